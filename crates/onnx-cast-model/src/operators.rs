@@ -26,7 +26,7 @@ pub(crate) struct Traits {
     pub(crate) weights: Vec<Weight>,
     pub(crate) position: Option<Position>,
     pub(crate) inside: Option<Inside>,
-    /// What tells how many terms are added up for an element.
+    /// The source of the number of terms that are added up per element.
     pub(crate) terms: Option<Terms>,
     /// When it is sensitive, if not always.
     pub(crate) when: Option<When>,
@@ -87,14 +87,14 @@ pub(crate) enum When {
     Exponential,
 }
 
-/// What tells how many terms are added up for an element of a result.
+/// The source of the number of terms that are added up per element of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terms {
-    /// A number, or the sizes of a window.
+    /// An attribute: the number itself, or the sizes of a window.
     Attribute(&'static str),
-    /// The sizes of the axes that are reduced.
+    /// The sizes of the reduced axes.
     Axes,
-    /// The sizes of all axes but the first two.
+    /// The sizes of all axes except the first two.
     Spatial,
 }
 
@@ -108,10 +108,10 @@ pub(crate) enum Rank {
     Fixed(usize),
 }
 
-/// What bounds the first output, unless that is infinite or NaN: numbers, or what the table explains.
+/// Bounds of the first output where it is finite: two numbers, or a rule that the table explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bounded {
-    /// The least and the greatest number.
+    /// The min and the max.
     Between(f32, f32),
     First,
     Inputs,

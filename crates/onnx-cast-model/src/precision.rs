@@ -1,10 +1,10 @@
-//! `convert`: a model that computes in float16 or bfloat16, or in float again.
+//! `convert`: makes a model compute in float16 or bfloat16, or in float again.
 //!
-//! Every floating-point value of another type than the wanted one has a type variable, and so has every operator (`variables.rs`). Some are decided before
-//! any Cast is counted (`pins.rs`, `rules.rs`, `positions.rs`), those that need more digits or range among them
-//! (`sensitive.rs`, `resolution.rs`, `differences.rs`, `quotients.rs`, `growth.rs`); a minimum cut decides the others, so
-//! that there are as few Casts as can be (`assign.rs`, `cut.rs`). Then the edits are written (`write.rs`), by the engine
-//! that streams constants of any size.
+//! Every operator has a type variable, and so has every floating-point value that does not have the target type yet
+//! (`variables.rs`). Rules pin some of the variables (`pins.rs`, `rules.rs`, `positions.rs`), also where values need
+//! more digits or range (`sensitive.rs`, `resolution.rs`, `differences.rs`, `quotients.rs`, `growth.rs`). A minimum cut
+//! decides the others with the fewest Casts (`assign.rs`, `cut.rs`). Then `write.rs` makes the edits, and the engine
+//! that streams constants of any size writes them.
 
 mod assign;
 mod bounds;
@@ -65,7 +65,7 @@ pub use ranges::read_ranges;
 onnx_cast_file::request! {
     /// What to convert, and how.
     pub struct ConvertRequest {
-        /// float16, bfloat16 or float; of an emulated model float16, bfloat16 or a float8 type.
+        /// The target type: float16, bfloat16 or float; with `emulate`, float16, bfloat16 or a float8 type.
         pub to: DataType,
         /// The types of the model's inputs and outputs.
         pub io: Interface,
@@ -198,7 +198,7 @@ impl ConvertSummary {
 }
 
 impl ConvertSummary {
-    /// `float`, or the types of the nodes and values that are not of the wanted one.
+    /// Names of the types of all nodes and values that do not have the target type; `float` if there are none.
     pub fn kept_types(&self) -> String {
         let nodes = self.nodes.iter().filter(|node| !node.low).map(|node| node.data_type);
         let values = self.values.iter().filter(|value| !value.low).map(|value| value.data_type);
@@ -270,7 +270,7 @@ impl ConvertRequest {
         Ok(())
     }
 
-    /// The types that become the wanted one. What is emulated stays float.
+    /// The types that are converted to the target type. An emulated model stays float.
     fn from(&self) -> &'static [DataType] {
         match self.to {
             DataType::Float => &[DataType::Float16, DataType::BFloat16],
@@ -294,7 +294,7 @@ type Made = (ConvertSummary, Vec<NarrowConstant>);
 /// readers want. Converting again gives the same bytes.
 ///
 /// # Errors
-/// Where the model cannot be read or written, the type is none to convert to, or a name of the request is not there.
+/// If the model cannot be read or written, the target type is not supported, or a name in the request is unknown.
 pub fn convert(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -334,7 +334,7 @@ fn at_opset<'a>(
     edited(document, files, &edits, |document, files| planned((document, files), output, request, &losses))
 }
 
-/// The opset from which on more of a model can be narrow, if that is a newer one.
+/// The newer opset at which more of a model can be narrow, if there is one.
 fn raise_to<'a>(
     document: &Document<'a>,
     files: &'a Files<'a>,
@@ -436,7 +436,7 @@ pub(crate) fn edits_of<'a>(
     Ok((edits, (summary, written.stored)))
 }
 
-/// The type variables of a model, as far as its operators and constants decide them.
+/// The type variables of a model, united and pinned by its operators and constants only.
 fn variables<'s, 't, 'a>(
     document: &Document<'a>,
     typing: &'s Typing<'t, 'a>,

@@ -1,6 +1,8 @@
-//! Facts about the values of a whole model, to a fixed point. The graphs within nodes and the functions that nodes call
-//! are one graph with what is around them: where a value crosses the border of a graph, it is the value outside that it
-//! comes from, or one of several.
+//! Dataflow analysis of a whole model: computes facts about its values until nothing changes (a fixed point).
+//!
+//! Subgraphs and called functions are joined with the enclosing graph into one. A value that crosses the boundary of a
+//! graph has the fact of its source on the other side, or the join of the facts if it has several sources: the output
+//! of an If comes from both branches.
 
 use super::values::{Id, Origin, Step};
 use crate::constant::ConstantValue;
@@ -10,15 +12,15 @@ use crate::types::{Body, Typing};
 use onnx_cast::DataType;
 use onnx_cast_file::__private::{ParsedData, pb};
 
-/// After so many rounds, what still changes is unknown; after twice as many, everything is.
+/// After this many rounds, each fact that still changes becomes unknown. After twice as many, all facts become unknown.
 const MAX_ROUNDS: usize = 32;
 
-/// What is known of a value.
+/// A fact about a value.
 pub(crate) trait Fact: Clone + PartialEq {
-    /// What is known of a value that may be anything.
+    /// The fact of a value that may be anything.
     const UNKNOWN: Self;
 
-    /// What is known of a value that is one of two.
+    /// The fact of a value that is one of two others.
     fn join(&self, other: &Self) -> Self;
 }
 
@@ -27,7 +29,7 @@ pub(crate) struct Dataflow<'d, 't, 'a> {
     pub(crate) bodies: &'d [Body<'t, 'a>],
     pub(crate) values: Vec<Value>,
     pub(crate) nodes: Vec<Node<'d, 't, 'a>>,
-    /// By body: the number of its first value.
+    /// By body: the index of its first value in `values`.
     first: Vec<usize>,
 }
 
@@ -36,20 +38,20 @@ pub(crate) struct Value {
     pub(crate) body: usize,
     pub(crate) id: Id,
     pub(crate) giver: Giver,
-    /// The nodes that read it, each with the place of the input, but for those that run graphs or functions with it.
+    /// The nodes that read it, each with the index of the input. Nodes that only run a graph or a function are left
+    /// out.
     pub(crate) reads: Vec<(usize, usize)>,
-    /// The values that it is, or may be, beyond the border of a graph.
+    /// The values that it flows into across the boundary of a graph.
     pub(crate) becomes: Vec<usize>,
-    /// Whether it is an output of the model.
     pub(crate) is_output: bool,
 }
 
 /// Where a value comes from.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Giver {
-    /// An output of a node.
+    /// A node and the index of its output.
     Node(usize, usize),
-    /// One of some values, beyond the border of a graph.
+    /// Any of these values, across the boundary of a graph.
     Values(Vec<usize>),
     /// An input of the model, or an initializer.
     Nothing,
@@ -58,37 +60,37 @@ pub(crate) enum Giver {
 /// A node of a body.
 pub(crate) struct Node<'d, 't, 'a> {
     pub(crate) body: usize,
-    /// The place among the steps of the body.
+    /// Its index among the steps of the body.
     pub(crate) at: usize,
     pub(crate) step: &'d Step<'t, 'a>,
     pub(crate) inputs: Vec<Option<usize>>,
     pub(crate) outputs: Vec<Option<usize>>,
 }
 
-/// A value that a loop hands from one round to the next.
+/// A value that a loop passes from one iteration to the next.
 pub(crate) struct State {
-    /// As a round takes it.
+    /// The input of the loop's graph.
     pub(crate) inner: usize,
-    /// As a round gives it.
+    /// The output of the loop's graph.
     pub(crate) next: usize,
-    /// As the loop gives it.
+    /// The output of the loop.
     pub(crate) given: Option<usize>,
 }
 
 impl Node<'_, '_, '_> {
-    /// The node as people know it.
+    /// The node's name in messages.
     pub(crate) fn label(&self) -> String {
         self.step.node.label(self.step.index)
     }
 
-    /// An input, if it is there.
+    /// An input, unless it is omitted.
     pub(crate) fn input(&self, index: usize) -> Option<usize> {
         self.inputs.get(index).copied().flatten()
     }
 }
 
 impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
-    /// Of a model, by the numbers of the outermost graphs of its bodies.
+    /// Builds the dataflow of a model. `roots` has the id of the outermost graph of each body.
     pub(crate) fn of(typing: &'d Typing<'t, 'a>, roots: &[usize]) -> Self {
         let mut all = Dataflow { bodies: &typing.bodies, values: Vec::new(), nodes: Vec::new(), first: Vec::new() };
         for (place, body) in all.bodies.iter().enumerate() {
@@ -120,7 +122,7 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         all
     }
 
-    /// The number of a value of a body.
+    /// The index of a body's value in `values`.
     pub(crate) fn value(&self, body: usize, id: Id) -> usize {
         self.first[body] + id
     }
@@ -141,19 +143,20 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         self.nodes.push(Node { body, at, step, inputs, outputs });
     }
 
-    /// Whether a node runs graphs or a function, and computes nothing itself.
+    /// Whether a node only runs subgraphs or a function.
     fn runs_graphs(&self, body: usize, at: usize) -> bool {
         self.bodies[body].calls.contains_key(&at) || self.has_graphs(body, at)
     }
 
-    /// Whether it is a node of ONNX's own with graphs within it. Before version 9, Scan has an input of its own in front.
+    /// Whether a node of a standard operator has subgraphs. Scan before version 9 does not count: its first input,
+    /// `sequence_lens`, is not an input of its graph.
     fn has_graphs(&self, body: usize, at: usize) -> bool {
         let step = &self.bodies[body].flow.steps[at];
         let is_old = step.node.is("Scan") && self.bodies[body].schemas[at].is_none_or(|schema| schema.since < 9);
         is_default(step.node.domain) && step.node.graphs().next().is_some() && !is_old
     }
 
-    /// The pairs of values that are one across the border of a graph: where the value comes from, and what it becomes.
+    /// The pairs of values that are connected across the boundary of a graph: (source, target).
     fn borders(&self, place: usize, roots: &[usize]) -> Vec<(usize, usize)> {
         let body = &self.bodies[place];
         let mut pairs = Vec::new();
@@ -176,8 +179,8 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         pairs
     }
 
-    /// The same, of a node with graphs within it. A Loop has its number of rounds and its condition in front of the
-    /// state, and its graph gives a condition in front of it.
+    /// The connected pairs of a node with subgraphs. In a Loop, the trip count and the condition precede the state
+    /// inputs; in the outputs of its graph, the condition precedes the state.
     fn around(&self, place: usize, step: &Step<'_, '_>) -> Vec<(usize, usize)> {
         let flow = &self.bodies[place].flow;
         let [before, given, states] = state_of(step);
@@ -195,14 +198,14 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
             for state in 0..states {
                 let next = ports.outputs.get(given + state).copied().flatten();
                 pair(next, ports.inputs.get(before + state).copied());
-                // After no round, a state is what it was.
+                // Without any iteration, the state keeps its initial value.
                 pair(step.inputs[before + state], step.outputs.get(state).copied().flatten());
             }
         }
         pairs
     }
 
-    /// The states that a Loop or Scan hands from one round to the next.
+    /// The states that a Loop or Scan passes from one iteration to the next.
     pub(crate) fn states(&self, node: &Node<'d, 't, 'a>) -> Vec<State> {
         let flow = &self.bodies[node.body].flow;
         let [before, given, states] = if self.has_graphs(node.body, node.at) { state_of(node.step) } else { [0; 3] };
@@ -217,8 +220,8 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         (0..states).filter_map(state).collect()
     }
 
-    /// Facts that nodes make of those of their inputs. `known` has those of the values that nothing gives, and for every
-    /// other one what holds before anything is known; `transfer` gives that of an output of a node.
+    /// Computes facts from inputs to outputs. `known` has the facts of model inputs and initializers, and a start value
+    /// for every other value. `transfer` computes the fact of a node's output from the facts of all values.
     pub(crate) fn forward<F: Fact>(
         &self,
         known: Vec<F>,
@@ -231,8 +234,8 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         })
     }
 
-    /// Facts that nodes make of those of their outputs. `known` has what holds of a value whoever reads it; `transfer`
-    /// gives what an input of a node makes of it.
+    /// Computes facts from outputs to inputs. `known` has the fact of each value apart from its readers. `transfer`
+    /// computes the fact that a value gets from one reader: a node, and the index of the input that reads it.
     pub(crate) fn backward<F: Fact>(
         &self,
         known: Vec<F>,
@@ -270,8 +273,8 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         vec![F::UNKNOWN; facts.len()]
     }
 
-    /// What gives a value, by way of nodes that pass on their first input: nodes and values that nothing gives. The
-    /// nodes on the way are given too.
+    /// Traces a value back through nodes that pass on their first input (`passes`). Returns the values where the trace
+    /// ends, and the nodes on the way.
     pub(crate) fn sources(&self, value: usize, passes: impl Fn(&Step<'t, 'a>) -> bool) -> (Vec<usize>, Vec<usize>) {
         let (mut open, mut seen, mut ends, mut steps) = (vec![value], vec![value], Vec::new(), Vec::new());
         while let Some(value) = open.pop() {
@@ -285,7 +288,7 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
                 _ => ends.push(value),
             }
             next.retain(|value| !seen.contains(value));
-            // So that no chain makes this slow.
+            // Bounds the work on long chains.
             if seen.len() < 256 {
                 seen.extend(&next);
                 open.extend(next);
@@ -294,12 +297,12 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         (ends, steps)
     }
 
-    /// The schema of a node's operator, if it is known.
+    /// The schema of a node's operator; `None` for an unknown operator.
     pub(crate) fn schema(&self, node: &Node<'d, 't, 'a>) -> Option<&'static Schema> {
         self.bodies[node.body].schemas[node.at]
     }
 
-    /// What a value was before it was cast.
+    /// The value that a chain of Casts starts from, or the value itself.
     pub(crate) fn before_casts(&self, value: usize) -> usize {
         match self.sources(value, |step| step.node.is("Cast")).0[..] {
             [source] => source,
@@ -307,7 +310,8 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         }
     }
 
-    /// The nodes that read what a node gives, as it is and through nodes that pass it on; these are among them.
+    /// The nodes that read a node's outputs, directly or through nodes that pass them on (`passes`). Includes the nodes
+    /// in between.
     pub(crate) fn readers(&self, node: usize, passes: impl Fn(&Step<'t, 'a>) -> bool) -> Vec<usize> {
         let (mut found, mut seen) = (Vec::new(), Vec::new());
         let mut open: Vec<usize> = self.nodes[node].outputs.iter().copied().flatten().collect();
@@ -330,7 +334,7 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         found
     }
 
-    /// The elements of a constant that is of int64.
+    /// The elements of an int64 constant.
     pub(crate) fn ints(&self, value: usize) -> Option<Vec<i64>> {
         let Value { body, id, .. } = self.values[value];
         let flow = &self.bodies[body].flow;
@@ -352,7 +356,7 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         Some(words.iter().map(|word| i64::from_le_bytes(*word)).collect())
     }
 
-    /// The node that gives a value, if one does.
+    /// The node that a value is an output of.
     pub(crate) fn node_of(&self, value: usize) -> Option<usize> {
         match self.values[value].giver {
             Giver::Node(node, _) => Some(node),
@@ -360,18 +364,18 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         }
     }
 
-    /// Whether a node gives a value, or the border of a graph.
+    /// Whether a value is computed, or crosses the boundary of a graph.
     pub(crate) fn is_given(&self, value: usize) -> bool {
         self.values[value].giver != Giver::Nothing
     }
 
-    /// The type of the elements of a value that is a tensor.
+    /// The element type of a tensor.
     pub(crate) fn data_type(&self, value: usize) -> Option<DataType> {
         let Value { body, id, .. } = self.values[value];
         self.bodies[body].types[id].as_ref()?.tensor()
     }
 
-    /// Whether a value is an initializer, or what a Constant gives.
+    /// Whether a value is an initializer or the output of a Constant.
     pub(crate) fn is_constant(&self, value: usize) -> bool {
         let Value { body, id, .. } = self.values[value];
         let flow = &self.bodies[body].flow;
@@ -383,7 +387,8 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
     }
 }
 
-/// How many inputs of a Loop or Scan stand before its state, how many outputs of its graph, and how many states it has.
+/// For a Loop or Scan: the number of inputs before its state, the number of outputs of its graph before the state, and
+/// the number of states. Zeros for other operators.
 fn state_of(step: &Step<'_, '_>) -> [usize; 3] {
     if step.node.is("Loop") {
         [2, 1, step.inputs.len().saturating_sub(2)]
@@ -399,7 +404,7 @@ fn joined<F: Fact>(facts: impl Iterator<Item = F>) -> Option<F> {
     facts.reduce(|one, other| one.join(&other))
 }
 
-/// Whether something may be true.
+/// Something that may be true.
 impl Fact for bool {
     const UNKNOWN: bool = true;
 

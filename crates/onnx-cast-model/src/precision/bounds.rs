@@ -1,5 +1,5 @@
-//! Bounds of values, as far as operators, types and constants guarantee them: Sigmoid gives what is from 0 to 1, whatever
-//! it reads. What nothing bounds may be anything.
+//! Bounds of values that operators, types and constants guarantee: the output of Sigmoid is between 0 and 1 for any
+//! input. All other values are unbounded.
 
 use super::constants::{Constants, Span};
 use crate::graph::dataflow::{Dataflow, Fact, Node};
@@ -15,7 +15,7 @@ pub(crate) struct Bounds {
 
 pub(crate) const ANY: Bounds = Bounds { least: f32::NEG_INFINITY, greatest: f32::INFINITY };
 
-/// Bounds of no number: what has not been computed yet.
+/// The empty interval, for values that are not computed yet.
 const NOTHING: Bounds = Bounds { least: f32::INFINITY, greatest: f32::NEG_INFINITY };
 
 impl Fact for Bounds {
@@ -31,7 +31,7 @@ pub(crate) fn saturates(traits: &Traits) -> bool {
     matches!(traits.bounds, Some(Bounded::Between(least, greatest)) if least.is_finite() && greatest.is_finite())
 }
 
-/// The bounds of a model's values.
+/// Computes the bounds of each value.
 pub(crate) fn of(model: &Dataflow<'_, '_, '_>, constants: &Constants<'_>) -> Vec<Bounds> {
     let number = |value: usize| {
         let span = constants.numbers(model.values[value].body, model.values[value].id)?;
@@ -54,12 +54,12 @@ pub(crate) fn of(model: &Dataflow<'_, '_, '_>, constants: &Constants<'_>) -> Vec
     bounds.into_iter().map(|bounds| if bounds == NOTHING { ANY } else { bounds }).collect()
 }
 
-/// The values that only constants decide: constants, elements that are picked of them, and the results of operators that
-/// read nothing else.
+/// Whether each value depends on constants alone: constants, elements picked from them, and results of operators that
+/// read only such values.
 pub(crate) fn fixed(model: &Dataflow<'_, '_, '_>, constants: &Constants<'_>) -> Vec<bool> {
     let is_fixed = |value: usize| constants.is_fixed(model.values[value].body, model.values[value].id);
     let known = (0..model.values.len()).map(|value| !is_fixed(value) && !model.is_given(value)).collect();
-    // A fact holds where something may change a value: the other way around.
+    // The analysis finds the opposite, values that may vary: a join is then the plain `or`.
     let varies = model.forward(known, |node, output, facts| {
         let mut inputs = node.inputs.iter().flatten().map(|&id| facts[id]);
         let picks = node.step.traits.is(Flag::Picks) && inputs.clone().next() == Some(false);
@@ -69,7 +69,7 @@ pub(crate) fn fixed(model: &Dataflow<'_, '_, '_>, constants: &Constants<'_>) -> 
     varies.into_iter().map(|varies| !varies).collect()
 }
 
-/// What the numbers of a type are between.
+/// The range of a type.
 fn of_type(data_type: Option<DataType>) -> Bounds {
     match data_type {
         Some(DataType::Bool) => Bounds { least: 0.0, greatest: 1.0 },
@@ -128,7 +128,7 @@ fn of_node(
     }
 }
 
-/// Whether a difference is from the greatest of its first input.
+/// Whether a difference subtracts from a value its own max.
 fn is_greatest(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> bool {
     let [Some(one), Some(two)] = node.inputs[..] else { return false };
     let giver = model.node_of(two).map(|giver| &model.nodes[giver]);

@@ -17,7 +17,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-/// Of larger constants it is only known what overflows or vanishes in them.
+/// Max number of elements of a constant that is always scanned. Larger constants have a span only if they overflow.
 const SMALL: usize = 1 << 16;
 
 /// Max number of elements of a dequantized constant that are computed to find its extremes, which happens only where
@@ -35,7 +35,7 @@ pub(crate) struct Constants<'a> {
 
 pub(crate) struct KnownConstant<'a> {
     pub(crate) constant: Constant<'a>,
-    /// What the values are like, of a small constant and of one that overflows.
+    /// The span of the values, for small constants and for those that overflow.
     pub(crate) span: Option<Span>,
 }
 
@@ -195,7 +195,8 @@ fn constant_of<'a>(
     Ok(found.filter(|(_, is_input)| !is_input || !is_replaced).map(|(constant, _)| constant))
 }
 
-/// A magnitude that no element of a dequantized constant exceeds, by the type of the quantized one and the largest scale.
+/// A magnitude that no element of a dequantized constant exceeds, by the type of the quantized one and the largest
+/// scale.
 fn limit(x: &FoldValue<'_>, scale: &FoldValue<'_>) -> Option<f32> {
     let data_type = x.data_type()?;
     // No small float is larger, and a zero point moves an integer by less than the width of its type.
@@ -203,7 +204,7 @@ fn limit(x: &FoldValue<'_>, scale: &FoldValue<'_>) -> Option<f32> {
     Some(span_of(scale.elements()?)?.magnitude() * 2f32.powi(i32::try_from(bits).ok()?))
 }
 
-/// The span of elements, which are read a piece at a time; none where there are no numbers.
+/// The span of elements, which are read piece by piece. `None` if no element is a number.
 pub(crate) fn span_of(elements: &CastElements<'_>) -> Option<Span> {
     let plan = Cast::new(DataType::Float, &CastOptions::new()).ok()?.plan(elements.data_type()).ok()?;
     let is_float = elements.data_type() == DataType::Float;
@@ -215,7 +216,7 @@ pub(crate) fn span_of(elements: &CastElements<'_>) -> Option<Span> {
     (span.least <= span.greatest).then_some(span)
 }
 
-/// Finds the span of what is written to it.
+/// A sink that measures the span of the elements written to it.
 #[derive(Debug)]
 struct SpanSink(Mutex<Span>);
 

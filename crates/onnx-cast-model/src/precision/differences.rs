@@ -1,8 +1,8 @@
 //! Sums whose parts nearly cancel: `E[x^2] - E[x]^2`, or the square of a distance written out, `a^2 - 2ab + b^2`. One
 //! value is squared in one part, and is a factor in another; or two values are multiplied in one, and their means in
-//! another, as in `E[xy] - E[x] E[y]`. Where they are far from zero both parts are large, and their sum is not. The same
-//! holds for differences of the elements of what is exact, such as those between points. Rounding the value itself moves
-//! both alike; rounding what lies between it and the sum moves the sum by a part of the square.
+//! another, as in `E[xy] - E[x] E[y]`. Where they are far from zero both parts are large, and their sum is not. The
+//! same holds for differences of the elements of what is exact, such as those between points. Rounding the value itself
+//! moves both alike; rounding what lies between it and the sum moves the sum by a part of the square.
 
 use super::bounds::{ANY, Bounds};
 use super::constants::overflows;
@@ -67,7 +67,7 @@ pub(super) struct Search<'b, 't, 'a> {
     bounds: &'b [Bounds],
     /// By value: whether it is computed from constants alone.
     pub(super) fixed: &'b [bool],
-    /// By value: whether nothing has rounded it, as inputs of the model.
+    /// By value: whether it is not rounded, such as an input of the model.
     exact: Vec<bool>,
     /// By value: whether a square is among what it adds up.
     squares: Vec<bool>,
@@ -116,7 +116,8 @@ impl<'b, 't, 'a> Search<'b, 't, 'a> {
         search
     }
 
-    /// What a step adds up or multiplies, and how, where its result is of a degree; nothing where that is not what it does.
+    /// What a step adds up or multiplies, and how, where its result is of a degree; nothing where that is not what it
+    /// does.
     fn inputs(&self, at: usize, degree: Degree) -> Vec<Reached> {
         let (node, step) = (&self.model.nodes[at], self.model.nodes[at].step);
         let given = |index: usize| node.input(index);
@@ -163,7 +164,8 @@ impl<'b, 't, 'a> Search<'b, 't, 'a> {
         }
     }
 
-    /// What a step sums up: the parts of a sum, or those that a product adds up, as they are joined in one of its inputs.
+    /// What a step sums up: the parts of a sum, or those that a product adds up, as they are joined in one of its
+    /// inputs.
     fn sums(&self, at: usize) -> Vec<Parts> {
         let (node, step) = (&self.model.nodes[at], self.model.nodes[at].step);
         let is_product = step.traits.computes == Some(Products);
@@ -184,7 +186,7 @@ impl<'b, 't, 'a> Search<'b, 't, 'a> {
         all
     }
 
-    /// Adds what a node adds.
+    /// Adds the terms of a node to a sum.
     fn add(&self, at: usize, is_negative: bool, sum: &mut Parts) {
         let (node, step) = (&self.model.nodes[at], self.model.nodes[at].step);
         sum.steps.push(at);
@@ -372,7 +374,7 @@ impl Parts {
     }
 }
 
-/// Whether a step takes its second input from its first.
+/// Whether a step subtracts its second input from its first.
 fn is_difference(step: &Step<'_, '_>) -> bool {
     step.traits.bounds == Some(Bounded::Difference)
 }

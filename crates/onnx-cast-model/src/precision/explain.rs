@@ -24,7 +24,7 @@ pub struct NodeDecision {
     pub node: String,
     /// Its operator.
     pub operator: String,
-    /// Whether it computes in the wanted type.
+    /// Whether it computes in the target type.
     pub low: bool,
     /// The type that it computes in.
     pub data_type: DataType,
@@ -40,7 +40,7 @@ pub struct ValueDecision {
     pub graph: String,
     /// Its name.
     pub name: String,
-    /// Whether it is of the wanted type.
+    /// Whether it has the target type.
     pub low: bool,
     /// Its type.
     pub data_type: DataType,
@@ -147,7 +147,7 @@ fn why(variables: &Variables<'_, '_, '_>, assignment: &Assignment, variable: Var
     pin.map_or_else(|| FEWEST.to_owned(), |pin| pin.reason.to_string())
 }
 
-/// A value of a node that has a type variable: an output, or else an input.
+/// The first output of a node that has a type variable, or else the first such input.
 fn own_value(variables: &Variables<'_, '_, '_>, place: usize, step: &Step<'_, '_>) -> Option<Id> {
     let mut ids = step.outputs.iter().chain(&step.inputs).flatten();
     ids.find(|&&id| variables.values[place][id].is_some()).copied()

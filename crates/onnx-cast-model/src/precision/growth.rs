@@ -1,8 +1,8 @@
 //! What grows: the states of loops that something is added to, and exponentials that meet others.
 //!
 //! A sum that has grown is rounded by more than what is added to it. After some thousand rounds what is added is less
-//! than half a step, and the sum stays where it is. A state that each round makes anew, or that shrinks before something
-//! is added, forgets its errors as fast as it gets them.
+//! than half a step, and the sum stays where it is. A state that each round makes anew, or that shrinks before
+//! something is added, forgets its errors as fast as it gets them.
 
 use super::bounds::{Bounds, saturates};
 use super::constants::overflows;
@@ -38,16 +38,16 @@ pub(crate) fn pin_states(variables: &mut Variables<'_, '_, '_>, model: &Dataflow
     found.into_iter().for_each(|(variable, reason)| variables.pins.wide(variable, reason));
 }
 
-/// Whether a node runs its graph more than a few times, as far as is known.
+/// Whether a node runs its graph more than a few times, or an unknown number of times.
 fn repeats(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> bool {
     let rounds = node.input(0).filter(|_| node.step.node.is("Loop")).and_then(|rounds| model.ints(rounds));
     let rounds = rounds.and_then(|rounds| rounds.first().copied());
     node.step.traits.is(Flag::Repeats) && rounds.is_none_or(|rounds| rounds > FEW_ROUNDS)
 }
 
-/// The nodes by which a state gets from one round to the next, if it grows on the way.
+/// The nodes that carry a state from one round to the next, if the state grows on the way.
 fn growing(model: &Dataflow<'_, '_, '_>, bounds: &[Bounds], inner: usize, next: usize) -> Option<Vec<usize>> {
-    // What the next state comes from, and by which values it gets there.
+    // Trace the next state back. `leads` maps each value to the values that are computed from it.
     let (mut open, mut leads, mut givers) = (vec![next], HashMap::<usize, Vec<usize>>::new(), HashMap::new());
     while let Some(value) = open.pop().filter(|&value| value != inner) {
         let before = match &model.values[value].giver {
@@ -64,7 +64,7 @@ fn growing(model: &Dataflow<'_, '_, '_>, bounds: &[Bounds], inner: usize, next: 
             known.push(value);
         }
     }
-    // Of these, what the state of the round is in.
+    // Of the traced values, keep those that are computed from the state.
     let (mut carried, mut open) = (BTreeSet::new(), vec![inner]);
     while let Some(value) = open.pop() {
         open.extend(leads.get(&value).into_iter().flatten().filter(|&&value| carried.insert(value)));
@@ -79,8 +79,8 @@ fn growing(model: &Dataflow<'_, '_, '_>, bounds: &[Bounds], inner: usize, next: 
     Some(nodes.into_iter().chain(decays).collect())
 }
 
-/// The nodes that give a factor that is near one, whose distance from one decides how long a state lasts: an exponential,
-/// or by its bounds.
+/// The nodes that compute a factor near one: an exponential, or a value with such bounds. The distance of the factor
+/// from one decides how long a state lasts.
 fn decay(model: &Dataflow<'_, '_, '_>, bounds: &[Bounds], factor: usize) -> Option<Vec<usize>> {
     let is_near = bounds[factor].least > SHRINKS && bounds[factor].greatest <= 1.0;
     let (ends, mut nodes) = model.sources(factor, |step| step.traits.is(Flag::Arranges));
@@ -91,11 +91,11 @@ fn decay(model: &Dataflow<'_, '_, '_>, bounds: &[Bounds], factor: usize) -> Opti
     lasts.then_some(nodes)
 }
 
-/// The values that a node hands on, without forgetting them.
+/// The inputs whose errors persist in a node's result.
 fn ways(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>, bounds: &[Bounds]) -> Vec<usize> {
     let traits = node.step.traits;
     if let Some(Product | Quotient) = traits.computes {
-        // The other one scales it: by a gate or a small number it is forgotten.
+        // A gate or a small factor shrinks the input, so that its errors fade.
         let shrinks = |index: usize| {
             let Some(other) = node.input(1 - index) else { return false };
             let magnitude = bounds[other].magnitude();
@@ -117,8 +117,8 @@ fn ways(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>, bounds: &[Bounds]
     }
 }
 
-/// Pins exponentials that may overflow, where another number is added to one or it is divided: infinity less infinity, or
-/// over infinity, is NaN, though the exact result is an ordinary number.
+/// Pins exponentials that may overflow, where another number is added to one or it is divided: infinity less infinity,
+/// or over infinity, is NaN, though the exact result is an ordinary number.
 pub(crate) fn pin_exponentials(variables: &mut Variables<'_, '_, '_>, model: &Dataflow<'_, '_, '_>, bounds: &[Bounds]) {
     let low = variables.low;
     // A type of float's own range overflows where the model does.
@@ -142,7 +142,7 @@ pub(crate) fn pin_exponentials(variables: &mut Variables<'_, '_, '_>, model: &Da
     found.into_iter().for_each(|(variable, reason)| variables.pins.wide(variable, reason));
 }
 
-/// The nodes at which an exponential meets others, and those on the way there; none where it meets none.
+/// The nodes where an exponential meets other values, and the nodes on the way there. Empty if it meets none.
 fn meets(model: &Dataflow<'_, '_, '_>, exponential: usize) -> Vec<usize> {
     const MOST: usize = 64;
     let mut before: HashMap<usize, usize> = HashMap::new();

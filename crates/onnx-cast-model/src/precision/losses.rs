@@ -1,4 +1,4 @@
-//! What constants would lose in the narrow type: counted in one pass over their elements, before anything is planned.
+//! Overflow and underflow of constants in the narrow type, counted in one pass over their elements before planning.
 
 use super::ConvertRequest;
 use super::constants::{Span, span_of};
@@ -17,26 +17,26 @@ use std::sync::Arc;
 /// A constant that is stored narrow.
 pub(crate) struct NarrowConstant {
     pub(crate) name: String,
-    /// Whether it is stored as it was too.
+    /// Whether the original is stored, too.
     pub(crate) twice: bool,
-    /// Clamps it.
     pub(crate) clamp: Option<Arc<Clamp>>,
 }
 
 /// The constants of a model that lose numbers, by name.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// Those most of whose numbers vanish: become zero or, where digits are to be kept, subnormal.
+    /// Constants most of whose numbers become zero or, if sensitive values are kept, subnormal.
     pub(crate) vanishing: HashSet<String>,
-    /// The spans of those with numbers that overflow.
+    /// The spans of constants in which a number overflows.
     pub(crate) overflowing: HashMap<String, Span>,
 }
 
 impl Losses {
-    /// Of a model. A type that is only emulated is looked at where values are, and a clamp keeps constants from losses.
+    /// Counts the losses of a model's constants. Empty if the target type does not have 16 bits, or if constants are
+    /// clamped and so cannot overflow.
     ///
     /// # Errors
-    /// Where elements cannot be read.
+    /// If elements cannot be read.
     pub(crate) fn of<'a>(
         document: &Document<'a>,
         files: &'a Files<'a>,

@@ -1,5 +1,6 @@
-//! The large negative numbers by which masks hide elements, and where they go. In a narrow type they become half of its
-//! lowest number: the lowest itself, and a score added, is minus infinity, and a Softmax of nothing but that is NaN.
+//! The large negative numbers with which masks hide elements, and the values that such masks reach. In a narrow type
+//! these numbers become half of the type's lowest number. The lowest number plus a score would be minus infinity, and a
+//! Softmax over a row of minus infinity is NaN.
 
 use super::constants::overflows;
 use crate::constant::ConstantValue;
@@ -14,7 +15,7 @@ use onnx_cast_file::__private::onnx::tensor;
 use onnx_cast_file::__private::pipeline::{Clamp, Step as CastStep};
 use onnx_cast_file::__private::{ParsedData, pb, wire};
 
-/// Where a value goes as a mask: to a Softmax, which stays float, or to an operator of attention, which need not.
+/// Where a mask ends: in a Softmax, which stays float, or in an attention operator, which may be narrow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MaskOf {
     pub(crate) softmax: bool,
@@ -34,7 +35,7 @@ impl MaskOf {
         self.softmax || self.attention
     }
 
-    /// Of a model's values.
+    /// Computes the fact of each value.
     pub(crate) fn all(model: &Dataflow<'_, '_, '_>) -> Vec<MaskOf> {
         model.backward(vec![MaskOf::default(); model.values.len()], |node, input, facts| {
             if reads_mask(model, node, input) {
@@ -47,12 +48,12 @@ impl MaskOf {
     }
 }
 
-/// Whether a mask keeps what it is in an operator.
+/// Whether the result of an operator on a mask is still a mask.
 pub(crate) fn is_mask_way(step: &Step<'_, '_>) -> bool {
     [Flag::Masks, Flag::Arranges, Flag::Picks, Flag::Updates].iter().any(|&flag| step.traits.is(flag))
 }
 
-/// Whether an operator takes a mask as an input, or what one was added to.
+/// Whether an input of a node is a mask, or scores that a mask was added to.
 pub(crate) fn reads_mask(model: &Dataflow<'_, '_, '_>, node: &DataNode<'_, '_, '_>, input: usize) -> bool {
     let name = model.schema(node).and_then(|schema| Some(schema.input(input)?.name));
     name.and_then(|name| node.step.traits.meaning(name)) == Some(Meaning::Mask)

@@ -27,7 +27,7 @@ pub(crate) enum Reason {
     Wanted(String),
     /// Shapes, indices, positions, lengths and times.
     Position,
-    /// What runtimes compute with the codes that a DequantizeLinear before it reads.
+    /// A product that runtimes compute with the quantized codes that a DequantizeLinear before it reads.
     Fused,
     /// A magnitude that was recorded, and would overflow.
     Range(f32),
@@ -39,7 +39,7 @@ pub(crate) enum Reason {
     Needed { what: &'static str, by: String },
     /// An operator that is fast in a narrow type.
     Fast,
-    /// A type that holds every number of the other one.
+    /// The target type can represent every value of the source type.
     Exact,
 }
 
@@ -119,7 +119,7 @@ impl Pins {
         by_root
     }
 
-    /// The variables that cannot be narrow, whoever asks.
+    /// The variables that no request can make narrow.
     pub(crate) fn impossible(&self) -> impl Iterator<Item = Variable> {
         let pins = self.pins.iter().filter(|(_, pin)| !pin.low && pin.reason.rank() == 0);
         pins.map(|(&variable, _)| variable)

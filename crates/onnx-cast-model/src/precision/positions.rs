@@ -10,7 +10,7 @@ use onnx_cast::DataType;
 /// Whether a value comes from integers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Counts {
-    /// A constant, or not computed yet: it is what it is joined with.
+    /// A constant, or a value that is not computed yet: a join takes the other fact.
     Either,
     Always,
     NotAlways,
@@ -30,7 +30,7 @@ fn is_wide_integer(data_type: Option<DataType>) -> bool {
     matches!(data_type, Some(Int16 | Int32 | Int64 | Uint16 | Uint32 | Uint64))
 }
 
-/// Whether a node hands on the numbers that it reads, or simple functions of them.
+/// Whether a node passes on the numbers that it reads, or simple functions of them.
 fn hands_on(node: &Node<'_, '_, '_>) -> bool {
     let traits = node.step.traits;
     matches!(traits.position, Some(Position::Traced | Position::Given))
@@ -50,14 +50,14 @@ pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, model: &Dataflow<'_, '_
             variables.pins.wide(variable, Reason::Position);
         }
     }
-    // What crosses the border of a graph on its way.
+    // No node pins a value that only crosses the boundary of a graph.
     for (at, value) in model.values.iter().enumerate() {
         let crosses = !value.becomes.is_empty() || matches!(value.giver, Giver::Values(_));
         if let Some(variable) = variables.values[value.body][value.id].filter(|_| crosses && is_position(at)) {
             variables.pins.wide(variable, Reason::Position);
         }
     }
-    // A constant that a Cast makes an integer of is not rounded before.
+    // A constant that is cast to an integer must not be rounded first.
     let pins = &mut variables.pins;
     for reading in &mut variables.readings {
         let value = model.value(reading.body, reading.value);
@@ -68,14 +68,14 @@ pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, model: &Dataflow<'_, '_
     }
 }
 
-/// Whether a node gives positions, whatever it reads.
+/// Whether a node computes positions from any input.
 fn gives(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> bool {
     let input = node.inputs.first().copied().flatten();
     let is_integer = is_wide_integer(input.and_then(|value| model.data_type(value)));
     (node.step.node.is("Cast") && is_integer) || node.step.traits.position == Some(Position::Given)
 }
 
-/// What the inputs of a node are that are floats.
+/// The joined fact of a node's floating-point inputs.
 fn of_inputs(
     variables: &Variables<'_, '_, '_>,
     model: &Dataflow<'_, '_, '_>,
@@ -86,7 +86,7 @@ fn of_inputs(
     node.inputs.iter().flatten().filter(is_float).map(|&value| facts[value]).max().unwrap_or(Counts::NotAlways)
 }
 
-/// What comes from integers.
+/// Whether each value comes from integers.
 fn given(variables: &Variables<'_, '_, '_>, model: &Dataflow<'_, '_, '_>) -> Vec<Counts> {
     let is_constant = |value: usize| variables.constants[model.values[value].body].contains(&model.values[value].id);
     let known = |value: usize| {
@@ -103,7 +103,7 @@ fn given(variables: &Variables<'_, '_, '_>, model: &Dataflow<'_, '_, '_>) -> Vec
     })
 }
 
-/// What becomes an integer.
+/// Whether each value becomes an integer.
 fn wanted(model: &Dataflow<'_, '_, '_>) -> Vec<bool> {
     model.backward(vec![false; model.values.len()], |node, _, facts| {
         let output = node.outputs.first().copied().flatten();

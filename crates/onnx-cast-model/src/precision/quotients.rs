@@ -1,6 +1,6 @@
-//! Quotients of two sums: a weighted mean, as linear attention has it, or the cosine of an angle. Both sums grow with what
-//! is added up, beyond what a type holds, where the quotient is an ordinary number: infinity over infinity is NaN, and
-//! what infinity divides is zero.
+//! Quotients of two sums: a weighted mean, as linear attention has it, or the cosine of an angle. Both sums grow with
+//! what is added up, beyond what a type holds, where the quotient is an ordinary number: infinity over infinity is NaN,
+//! and what infinity divides is zero.
 
 use super::differences::{Part, Search};
 use crate::operators::Computes::{Product, Products, Quotient, Root, Squares, Total};
@@ -29,7 +29,7 @@ impl Search<'_, '_, '_> {
         found
     }
 
-    /// What a value multiplies, as it is or arranged, each with the node of the product.
+    /// The products with a value, directly or after operators that arrange it: (node, other factor).
     fn multiplied(&self, value: usize) -> Vec<(usize, usize)> {
         let (mut found, mut open, mut seen) = (Vec::new(), vec![value], 0);
         while let Some(value) = open.pop() {
@@ -89,7 +89,7 @@ impl Search<'_, '_, '_> {
         self.model.nodes[node].step.traits
     }
 
-    /// Whether a node gives a sum that is larger than what it adds up.
+    /// Whether a node computes a sum that can exceed its terms.
     fn grows(&self, node: usize) -> bool {
         let traits = self.traits(node);
         match traits.computes {

@@ -316,7 +316,7 @@ fn nothing_is_kept_where_none_is_wanted() {
     }
 }
 
-/// A mean over axes whose sizes are declared, of a value that is bounded or not.
+/// Means over axes of declared sizes, of bounded and unbounded values.
 #[test]
 fn means_over_many_elements() {
     let declared = |name: &str, sizes: &[i64]| {
@@ -332,7 +332,7 @@ fn means_over_many_elements() {
         ("Relu", &[-1, -2][..], true),
         ("Relu", &[1], false),
         ("Relu", &[], true),
-        // 9,216 numbers of at most one fit.
+        // A sum of 9,216 numbers of magnitude at most 1 cannot overflow.
         ("Tanh", &[-1, -2], false),
     ] {
         let mut inputs = vec!["a"];
@@ -375,7 +375,7 @@ fn sums_inside_of_operators() {
     let window = || vec![Message::new().bytes(1, "kernel_shape").int(8, 2).int(8, 3).int(20, 7)];
     assert_eq!(kept_at(22, "LpPool", &["h"], window(), Some(26.0)), [""; 0]);
     assert_eq!(kept_at(22, "LpPool", &["h"], window(), Some(27.0)), ["a norm"]);
-    // A mean adds up 6 * 4 * 2700, which is 64800, or more.
+    // The sum of the mean: with the margin, 6 * 4 * 2700 = 64800 fits; more overflows.
     let many = ["a sum of many terms"];
     assert_eq!(kept_at(22, "AveragePool", &["h"], window(), Some(2700.0)), [""; 0]);
     assert_eq!(kept_at(22, "AveragePool", &["h"], window(), Some(2800.0)), many);

@@ -3,8 +3,8 @@
 //! rounded either.
 //!
 //! Backward goes what is wanted: the largest magnitude that may still be rounded. Forward goes what can be had: how
-//! large the part of a value is that would be exact if nothing rounded it. What a matrix product makes of rounded numbers
-//! is as wrong as its own rounding, so that keeping it gains nothing, but for the bias that is added to it.
+//! large the part of a value is that would be exact if nothing rounded it. What a matrix product makes of rounded
+//! numbers is as wrong as its own rounding, so that keeping it gains nothing, but for the bias that is added to it.
 
 use super::bounds::Bounds;
 use super::constants::Constants;
@@ -50,7 +50,7 @@ struct Analysis<'v, 's, 't, 'a> {
     constants: &'v Constants<'a>,
     bounds: &'v [Bounds],
     exact: Vec<Exact>,
-    /// By value: the least that is wanted so far, and how often it became less.
+    /// By value: the smallest magnitude requested so far, and how often it was set.
     wanted: HashMap<usize, (f32, u32)>,
     found: Vec<(Variable, Reason)>,
 }
@@ -77,7 +77,7 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
         self.constants.get(self.model.values[value].body, self.model.values[value].id).is_some()
     }
 
-    /// The type variable of a value of floats.
+    /// The type variable of a floating-point value.
     fn own(&self, value: usize) -> Option<Variable> {
         self.variables.values[self.model.values[value].body][self.model.values[value].id]
     }
@@ -87,7 +87,6 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
         self.found.extend(self.variables.nodes[node.body][node.at].map(|variable| (variable, reason.clone())));
     }
 
-    /// How much of each value would be exact.
     fn exact(&self) -> Vec<Exact> {
         let known = (0..self.model.values.len()).map(|value| {
             let is_computed = self.model.is_given(value) && !self.is_constant(value);
@@ -150,7 +149,8 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
         node.step.node.is("MatMul") && inner.is_some_and(|&inner| inner <= THIN)
     }
 
-    /// What a node reads that must be right to a part of one: the largest magnitude that may be rounded, and what it is.
+    /// An input that needs a fixed absolute precision: the value, the largest magnitude that may be rounded, and its
+    /// meaning.
     fn wanted_by(&self, node: &Node<'s, 't, 'a>) -> Option<(usize, f32, Meaning)> {
         let schema = self.model.schema(node)?;
         node.inputs.iter().enumerate().find_map(|(index, &value)| {
@@ -164,7 +164,7 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
         })
     }
 
-    /// The nodes that pick a value out of inputs of the model; none where something computes it.
+    /// The nodes that pick a value out of model inputs. `None` if the value is computed.
     fn picked(&self, value: usize) -> Option<Vec<usize>> {
         let picks = |step: &Step<'_, '_>| {
             step.traits.is(Flag::Picks) || step.traits.is(Flag::Arranges) && step.inputs.len() == 1
@@ -193,8 +193,8 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
         }
     }
 
-    /// What takes a constant from an input of the model, to divide what is left by a small part of the constant: inputs
-    /// that are normalized, by plain operators or by one that takes a mean and a variance.
+    /// Keeps model inputs that are normalized: `(x - constant) / divisor`, where the divisor is small compared to the
+    /// constant. Plain operators do this, and operators with a mean and a variance.
     fn normalized(&mut self) {
         for (at, node) in self.model.nodes.iter().enumerate() {
             let (input, parts) = self.normalizes(node);
@@ -207,7 +207,7 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
         }
     }
 
-    /// What a node takes a constant from, and the constant as a multiple of what then divides.
+    /// The input that a node subtracts a constant from, and the ratio of the constant to the divisor that follows.
     fn normalizes(&self, node: &Node<'s, 't, 'a>) -> (Option<usize>, f32) {
         let constant =
             |value: Option<usize>| value.filter(|&value| self.is_constant(value)).map(|one| self.bounds[one]);
@@ -238,19 +238,19 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
         (given(0), mean.map_or(0.0, Bounds::magnitude) / deviation)
     }
 
-    /// Everything that must be right to a part of one.
+    /// Keeps all values that need a fixed absolute precision.
     fn all(&mut self) {
         for (at, node) in self.model.nodes.iter().enumerate() {
             let Some((value, most, meaning)) = self.wanted_by(node) else { continue };
             let what = match meaning {
-                // An exponential of less is as small as its error.
+                // A very negative exponent has a large error, but its exponential is tiny.
                 Meaning::Exponent if self.bounds[value].greatest <= most => continue,
                 Meaning::Exponent => "an exponent",
                 Meaning::Angle => "an angle",
                 _ => "coordinates",
             };
             let reason = Reason::Needed { what, by: node.label() };
-            // A place in pixels is computed within the operator.
+            // The operator itself computes coordinates in pixels.
             if self.want(value, most, &reason) || meaning == Meaning::Pixel {
                 self.keep(at, &reason);
             }
@@ -287,7 +287,7 @@ impl<'s, 't, 'a> Analysis<'_, 's, 't, 'a> {
         any
     }
 
-    /// What a node reads, each with the largest magnitude that may be rounded, if that of its result is given.
+    /// The inputs of a node, each with the largest magnitude that may be rounded, for a given limit of its result.
     fn back(&self, node: &Node<'s, 't, 'a>, most: f32) -> Vec<(usize, f32)> {
         let (traits, given) = (node.step.traits, |index: usize| node.input(index));
         let magnitude = |index: usize| given(index).map_or(f32::INFINITY, |value| self.bounds[value].magnitude());

@@ -29,7 +29,8 @@ pub(crate) struct Rules<'r, 's, 't, 'a> {
 }
 
 impl Rules<'_, '_, '_, '_> {
-    /// Every pin but those of schemas. Gives the constants that would be lost, by body.
+    /// Pins all variables that a rule other than a schema decides. Returns the constants that would lose numbers, by
+    /// body.
     pub(crate) fn pin(&mut self) -> Result<HashSet<(usize, Id)>, ModelError> {
         if !self.request.allow_unmatched {
             self.patterns()?;
@@ -38,7 +39,7 @@ impl Rules<'_, '_, '_, '_> {
         self.sparse();
         no_cast(self.variables);
         if self.variables.low == DataType::Float {
-            // Nothing is lost there: whatever can be is.
+            // Float loses nothing, so every node that supports it becomes float.
             for node in self.model.nodes.iter().filter(|node| node.step.traits.told.is_none()) {
                 let variable = self.variables.nodes[node.body][node.at];
                 variable.into_iter().for_each(|variable| self.variables.pins.low(variable, Reason::Exact));
@@ -108,9 +109,9 @@ impl Rules<'_, '_, '_, '_> {
         pin_values(self.variables, values, own);
     }
 
-    /// What is dequantized: activations in float, and weights as what multiplies them wants, if the operator takes it. A
-    /// product that a runtime computes with the codes of both, or of a weight that stays float, stays float too: a Cast
-    /// between would keep it from doing so.
+    /// Pins dequantized values. Activations stay float. Weights get the type of the product that reads them, if
+    /// DequantizeLinear supports it. A product stays float if a runtime computes it with the codes of both inputs, or
+    /// with the codes of a weight that stays float: a Cast in between would prevent that.
     fn quantized(&mut self, fixed: &[bool]) {
         let (model, dequantizes) = (self.model, |node: &Node<'_, '_, '_>| node.step.traits.is(Flag::Dequantizes));
         let is_weight = |node: &Node<'_, '_, '_>| node.inputs.iter().flatten().all(|&value| fixed[value]);
@@ -295,7 +296,7 @@ impl Rules<'_, '_, '_, '_> {
     }
 }
 
-/// Pins graphs whose opset has no Cast to the type.
+/// Pins the values of graphs whose opset has no Cast to the type.
 pub(crate) fn no_cast(variables: &mut Variables<'_, '_, '_>) {
     let since = Operator::Cast.since(variables.low).unwrap_or(i64::MAX);
     let mut without = HashMap::new();
@@ -310,7 +311,7 @@ pub(crate) fn no_cast(variables: &mut Variables<'_, '_, '_>) {
     pin_values(variables, &without, true);
 }
 
-/// Pins what reads values, and the values themselves.
+/// Pins the readers of values and, if `own`, the values themselves.
 fn pin_values(variables: &mut Variables<'_, '_, '_>, values: &HashMap<(usize, Id), Reason>, own: bool) {
     for (&(place, id), reason) in values {
         if let Some(own) = variables.values[place][id].filter(|_| own) {

@@ -24,7 +24,7 @@ fn tiny(low: DataType) -> f32 {
 /// What masks add to hide an element, at most.
 const MASK: f32 = -1e4;
 
-/// So many terms are added up without a bound, at most.
+/// Max number of terms of a narrow sum whose terms have no known bound.
 const FEW_TERMS: u64 = 4096;
 
 struct Search<'s, 't, 'a> {
@@ -58,7 +58,7 @@ pub(crate) fn pin(
     }
 }
 
-/// Casts, and what only arranges elements.
+/// Whether a step only arranges elements, or is a Cast.
 fn arranges(step: &Step<'_, '_>) -> bool {
     step.traits.is(Flag::Arranges)
 }
@@ -76,7 +76,7 @@ impl Search<'_, '_, '_> {
         self.found.entry(node).or_insert(what);
     }
 
-    /// The nodes that give an input of a node, through those that only arrange.
+    /// The nodes that compute an input of a node, before any that only arrange.
     fn before(&self, node: usize, input: usize) -> Vec<usize> {
         let value = self.model.nodes[node].inputs.get(input).copied().flatten();
         let ends = value.map(|value| self.model.sources(value, arranges).0).unwrap_or_default();
@@ -116,11 +116,11 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// The largest magnitude of a node's first input: as it was recorded, or as the model bounds it.
+    /// The largest magnitude of a node's first input: the recorded range or the computed bound, whichever is smaller.
     fn largest(&self, node: &Node<'_, '_, '_>) -> Option<f32> {
         let input = node.input(0)?;
         let value = &self.model.values[self.model.before_casts(input)];
-        // A function has no values of its own: it may be called several times.
+        // Ranges are not recorded within functions, which may be called several times.
         let name = self.model.bodies[value.body].flow.values[value.id].name;
         let recorded = self.request.ranges.get(name).filter(|_| value.body == 0);
         let recorded = recorded.map_or(f32::INFINITY, |range| range * self.request.margin);
@@ -131,7 +131,7 @@ impl Search<'_, '_, '_> {
         value.is_finite() && !overflows(value, self.low)
     }
 
-    /// Whether a mean adds up what may overflow on the way.
+    /// Whether the sum inside a mean may overflow.
     fn adds_many(&self, node: usize) -> bool {
         let node = &self.model.nodes[node];
         let count = terms::count(self.model, &self.shapes, node);
@@ -142,7 +142,7 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// Whether a node of an operator that is sensitive, perhaps only at times, is.
+    /// Whether a node is sensitive, given that its operator is always or sometimes sensitive.
     fn is_sensitive(&self, node: usize) -> bool {
         let (node, traits) = (&self.model.nodes[node], self.traits(node));
         let step = node.step;

@@ -1,4 +1,4 @@
-//! How many terms an operator adds up for an element of its result, as far as attributes and declared shapes tell.
+//! The number of terms that an operator adds up per element of its result, from attributes and declared shapes.
 
 use crate::graph::dataflow::{Dataflow, Node};
 use crate::messages::attribute;
@@ -6,7 +6,7 @@ use crate::operators::Terms;
 use crate::types::ranks::Shapes;
 use onnx_cast_file::__private::wire;
 
-/// The number of terms of a node.
+/// The number of terms of a node; `None` if unknown.
 pub(crate) fn count<'a>(model: &Dataflow<'_, '_, 'a>, shapes: &[Shapes<'a>], node: &Node<'_, '_, 'a>) -> Option<u64> {
     let product = |sizes: Vec<Option<u64>>| sizes.into_iter().try_fold(1_u64, |all, size| all.checked_mul(size?));
     let input = node.inputs.first().copied().flatten();
@@ -34,7 +34,7 @@ pub(crate) fn count<'a>(model: &Dataflow<'_, '_, 'a>, shapes: &[Shapes<'a>], nod
     }
 }
 
-/// The axes that a node reduces: none where it reduces all; unknown where an input that is no constant tells.
+/// The axes that a node reduces: `Some(None)` for all axes, `None` if they depend on an input that is not constant.
 fn axes(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> Option<Option<Vec<i64>>> {
     if let Some(axes) = node.step.node.attribute("axes") {
         let axes = wire::varints(axes.message, attribute::INTS).map(|axis| axis.map(|axis| axis as i64));

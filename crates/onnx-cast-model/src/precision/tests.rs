@@ -387,7 +387,7 @@ fn nodes_have_sum(model: &[u8]) -> bool {
     nodes(model).iter().any(|node| node.starts_with("Sum "))
 }
 
-/// A model of float16 or bfloat16, back in float: whatever can be is, and what draws random numbers is not.
+/// A float16 or bfloat16 model becomes float, except for operators that draw random numbers.
 #[test]
 fn a_narrow_model_becomes_float_again() {
     let (half, bfloat) = (10, 16);
@@ -411,7 +411,7 @@ fn a_narrow_model_becomes_float_again() {
         let low = ConvertRequest { io: Interface { low: true, named: Vec::new() }, ..request };
         let rows = nodes(&converted(&model, &low));
         assert!(rows.contains(&"MatMul x,w > h".to_owned()) && rows.contains(&"Softmax h > y".to_owned()), "{rows:#?}");
-        // To the other type of 16 bits and back, the value is the same.
+        // A conversion to the other 16-bit type and back keeps the value.
         let other = if of_type == half { DataType::BFloat16 } else { DataType::Float16 };
         let back = if of_type == half { DataType::Float16 } else { DataType::BFloat16 };
         let all = |to| ConvertRequest { keep: vec![Keep::None], ..ConvertRequest { to, ..low.clone() } };

@@ -1,6 +1,7 @@
-//! The type variables of a model: what may be narrow or not, and what must be the same. A value has one, an operator
-//! has one for its floating-point inputs and outputs, but for those that its schema lets differ and that stay float, and those that a schema or a graph's border ties are united.
-//! Where a value is read at another type than its own, a Cast stands between: that is a [`Reading`].
+//! The type variables of a model: which types may become narrow, and which must be equal. Each floating-point value has
+//! a variable. An operator has one for its floating-point inputs and outputs, and separate ones for inputs whose type
+//! may differ and that stay float. Variables that a schema or the boundary of a graph ties are united. A [`Reading`] is
+//! a use of a value at the type of a variable: if that differs from the value's own type, a Cast is inserted.
 
 use super::pins::{Pins, Reason, Variable};
 use crate::graph::values::{Id, Origin, Step};
@@ -42,9 +43,9 @@ pub(crate) struct Reading {
 #[derive(Debug)]
 pub(crate) struct Variables<'s, 't, 'a> {
     pub(crate) typing: &'s Typing<'t, 'a>,
-    /// The types that become another one.
+    /// The types that are converted.
     pub(crate) from: &'static [DataType],
-    /// What they become, where nothing keeps them.
+    /// The target type.
     pub(crate) low: DataType,
     /// By variable: another one that it is united with.
     parents: Vec<Variable>,
@@ -58,7 +59,7 @@ pub(crate) struct Variables<'s, 't, 'a> {
     pub(crate) constants: Vec<HashSet<Id>>,
     /// The opset from which on operators take the narrow type that do not yet.
     pub(crate) raise_to: Option<i64>,
-    /// The variables of states that operators add to, each with the node.
+    /// The variables of states that operators add to, each with the node's label.
     pub(crate) states: Vec<(Variable, String)>,
     /// By body: the number of its outermost graph.
     pub(crate) roots: Vec<usize>,
@@ -128,7 +129,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         variable
     }
 
-    /// The variables that stand for those that cannot be narrow, whoever asks.
+    /// The roots of all variables that no request can make narrow.
     pub(crate) fn impossible(&self) -> HashSet<Variable> {
         self.pins.impossible().map(|variable| self.root(variable)).collect()
     }
@@ -153,7 +154,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         &self.typing.bodies[place]
     }
 
-    /// The type of a value if it is converted, or its own.
+    /// The target type if `low`, or else the value's own type.
     pub(crate) fn type_of(&self, body: usize, value: Option<Id>, low: bool) -> DataType {
         let own = || self.body(body).types[value?].as_ref()?.tensor();
         if low { self.low } else { own().unwrap_or(DataType::Float) }
@@ -303,7 +304,7 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
                     self.unite(own, of_formal(*variable));
                     floats |= of_formal(*variable) == node;
                 }
-                // As an input's, whose type variable is that of the node.
+                // The output has the type of an input, and so the node's variable.
                 FormalType::Variable(_) if floats && follows_input(step) => self.unite(own, node),
                 FormalType::Variable(_) if is_told && !refers(step) => {}
                 _ => self.pin(own, Reason::Fixed),
@@ -316,8 +317,9 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         }
     }
 
-    /// The variables of a node's own, by type variable of its schema: of those that differ from that of its first output
-    /// and do not take the narrow type, or are those of a state. The others are of one type in what runtimes compute.
+    /// Separate variables of a node, by type variable of its schema. A type variable gets one if it differs from that
+    /// of the first output and either does not allow the narrow type or belongs to a state. The others share one
+    /// variable, because runtimes compute them in one type.
     fn apart(&mut self, place: usize, at: usize, schema: &'static Schema) -> HashMap<usize, Variable> {
         let body = self.body(place);
         let (step, first) = (&body.flow.steps[at], schema.output(0).and_then(Formal::variable));
@@ -462,7 +464,7 @@ fn is_bound(schema: &Schema, variable: usize) -> bool {
     schema.inputs.iter().any(|formal| formal.of_type == FormalType::Variable(variable))
 }
 
-/// Whether the type of an output that no input binds is that of an input.
+/// Whether an output whose type variable no input binds has the type of an input.
 fn follows_input(step: &Step<'_, '_>) -> bool {
     let is_there = |source: &&TypeSource| match source {
         TypeSource::Attribute(name) => step.node.attribute(name).is_some_and(|one| one.refers || one.int() != 0),

@@ -43,9 +43,9 @@ pub(crate) struct Writer<'w, 't, 'a> {
     readings: BTreeMap<(usize, Id), Vec<Reading>>,
     /// Where graphs declare values, by graph and name.
     declared: HashMap<(usize, &'a str), Declared>,
-    /// By value: where it goes as a mask.
+    /// By value: where it ends as a mask.
     masks: Vec<MaskOf>,
-    /// By value: whether something narrow reads it, or what a mask becomes of it.
+    /// By value: whether a narrow node reads it, directly or through operators that pass masks on.
     narrow: Vec<bool>,
     /// By body: where a copy of a value is read, which keeps a fusion away.
     apart: BTreeSet<(usize, Use)>,
@@ -58,7 +58,7 @@ pub(crate) struct Written {
     pub(crate) casts: usize,
     /// Constants that are stored narrow.
     pub(crate) stored: Vec<NarrowConstant>,
-    /// Their bodies and values.
+    /// The bodies and values of `stored`.
     pub(crate) places: Vec<(usize, Id)>,
 }
 

@@ -1,4 +1,4 @@
-//! The shapes and ranks of values, as far as constants and declarations tell them; of ranks, also the plainest operators.
+//! The shapes and ranks of values, from constants and declarations. Ranks are also inferred through simple operators.
 
 use crate::constant::ConstantValue;
 use crate::graph::values::{Flow, Id, Origin};
@@ -9,15 +9,15 @@ use onnx_cast_file::__private::wire::{self, all_bytes, last};
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
-/// The sizes of axes, each as far as it is known.
+/// The sizes of axes; `None` for an unknown size.
 pub(crate) type Shape = Vec<Option<u64>>;
 
-/// The shapes of a body's values, as constants and declarations tell them.
+/// The shapes of a body's values, from constants and declarations.
 #[derive(Default)]
 pub(crate) struct Shapes<'a>(OnceCell<HashMap<(usize, &'a str), Option<Shape>>>);
 
 impl<'a> Shapes<'a> {
-    /// The shape of a value.
+    /// The shape of a value; `None` if its rank is unknown.
     pub(crate) fn of(&self, flow: &Flow<'_, 'a>, id: Id) -> Option<Shape> {
         let value = &flow.values[id];
         let declared = || self.0.get_or_init(|| declared(flow)).get(&(value.graph, value.name))?.clone();
@@ -75,7 +75,7 @@ pub(crate) fn of_constant(flow: &Flow<'_, '_>, id: Id) -> Option<usize> {
     shape_of_constant(flow, id).map(|shape| shape.len())
 }
 
-/// The shape of an initializer, or of what a Constant gives.
+/// The shape of an initializer or of the output of a Constant.
 pub(crate) fn shape_of_constant(flow: &Flow<'_, '_>, id: Id) -> Option<Vec<usize>> {
     let value = &flow.values[id];
     let message = match value.origin {
@@ -96,7 +96,7 @@ fn declared<'a>(flow: &Flow<'_, 'a>) -> HashMap<(usize, &'a str), Option<Shape>>
     for graph in flow.graphs.values() {
         for one in graph.inputs.iter().chain(&graph.outputs).chain(&graph.value_info) {
             let Some(shape) = shape(one.message) else { continue };
-            // Of two with different ranks none is believed, and of two that differ no size.
+            // If two declarations differ in rank, the shape is unknown; if they differ in a size, that size is.
             declared
                 .entry((graph.id, one.name))
                 .and_modify(|there: &mut Option<Shape>| {
@@ -110,7 +110,7 @@ fn declared<'a>(flow: &Flow<'_, 'a>) -> HashMap<(usize, &'a str), Option<Shape>>
     declared
 }
 
-/// The shape that a ValueInfoProto tells.
+/// The shape that a ValueInfoProto declares.
 fn shape(message: &[u8]) -> Option<Shape> {
     let of_type = last(message, value_info::TYPE, wire::FieldValue::bytes).ok()??;
     let tensor = last(of_type, value_info::TENSOR_TYPE, wire::FieldValue::bytes).ok()??;

@@ -1,5 +1,5 @@
-//! Facts that are followed through whatever hands a value on: every operator of the table that arranges, picks or
-//! updates elements, one to four of them after another, in branches, loops and functions too.
+//! Facts that the dataflow follows through random chains of operators. A chain has one to four operators that arrange,
+//! pick or update elements, each of them plain or in a branch, a loop or a function.
 
 use super::*;
 use crate::operators::{self, Flag};
@@ -8,7 +8,7 @@ use testkit::generators::Rng;
 
 const OPSET: i64 = 23;
 
-/// The operators that hand on their first input, each with the inputs that it needs beside: `i` for integers, `b` for
+/// The operators that pass on their first input, each with its other required inputs: `i` for integers, `b` for
 /// booleans, `x` for floats.
 fn handing_on() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ fn graph_attribute(name: &str, graph: Message) -> Message {
     Message::new().bytes(1, name).message(6, graph).int(20, 5)
 }
 
-/// A chain of operators from one value to another; the functions that it calls come beside it.
+/// A chain of operators from one value to another. Adds the functions that it calls to `functions`.
 fn chain(random: &mut Rng, from: &str, to: &str, functions: &mut Vec<Message>) -> Vec<Message> {
     let all = handing_on();
     let length = 1 + random.below(4);
@@ -88,7 +88,7 @@ fn chain(random: &mut Rng, from: &str, to: &str, functions: &mut Vec<Message>) -
     nodes
 }
 
-/// What decided each node of a model with a chain from `from` to `to` in it.
+/// Converts a model that has a chain from `from` to `to`.
 fn decided(
     seed: u64,
     [from, to]: [&str; 2],
@@ -109,7 +109,7 @@ fn decided(
 }
 
 #[test]
-fn what_becomes_an_integer_is_followed() {
+fn values_that_become_integers_stay_float() {
     for seed in 0..300 {
         let before =
             vec![weight(), plain("MatMul", &["x", "w"], "h"), scalar("k", 1.5), plain("Mul", &["h", "k"], "m")];
@@ -125,22 +125,22 @@ fn what_becomes_an_integer_is_followed() {
 }
 
 #[test]
-fn what_comes_from_an_integer_is_followed() {
+fn values_that_come_from_integers_stay_float() {
     for seed in 0..300 {
         let cast = node("Cast", &["i"], "f", vec![Message::new().bytes(1, "to").int(3, 1).int(20, 2)]);
         let behind = vec![plain("Sin", &["c"], "s"), weight(), plain("MatMul", &["s", "w"], "y")];
-        // With elements that are none of these, it is not.
         let summary = decided(seed, ["f", "c"], vec![cast], behind, &[("y", FLOAT)]);
         let sine = summary.nodes.iter().find(|node| node.operator == "Sin").expect("a node");
+        // Scatter mixes in elements that do not come from integers.
         let updates = summary.nodes.iter().any(|node| node.operator.starts_with("Scatter"));
         let why = "computes positions, lengths, shapes or indices";
         assert!(updates || (!sine.low && sine.why == why), "{seed}: {:#?}", summary.nodes);
     }
 }
 
-/// A mask that hides elements from an operator of attention is finite, and leaves the operator narrow.
+/// A mask of an attention operator is finite in the narrow type, and the operator stays narrow.
 #[test]
-fn masks_of_attention_are_followed() {
+fn attention_masks_become_narrow() {
     for seed in 0..300 {
         let before =
             vec![scalar("zero", 0.0), scalar("lowest", -3.4e38), plain("Where", &["b", "zero", "lowest"], "m")];
@@ -162,9 +162,9 @@ fn masks_of_attention_are_followed() {
     }
 }
 
-/// A mask of more elements than are looked at in memory, as causal ones are.
+/// A mask with more elements than a small constant, such as a causal mask.
 #[test]
-fn a_large_mask_is_a_mask() {
+fn large_masks_are_recognized() {
     let lowest: Vec<f32> = (0..300 * 300).map(|at| if at % 300 > at / 300 { f32::MIN } else { 0.0 }).collect();
     let mask = |behind: Message| vec![constant("c", &[300, 300], &lowest), behind];
     let bytes = |nodes| model(OPSET, nodes, &[("x", FLOAT)], &[("y", FLOAT)]);
@@ -179,9 +179,9 @@ fn a_large_mask_is_a_mask() {
     assert!(summary.nodes.iter().all(|node| !node.low), "{:#?}", summary.nodes);
 }
 
-/// A type variable of a schema that does not take the narrow type, or is that of a state, leaves the others narrow.
+/// A type variable that does not support the narrow type, or that belongs to a state, leaves the others narrow.
 #[test]
-fn type_variables_of_one_operator_differ() {
+fn a_wide_type_variable_leaves_the_others_narrow() {
     let attention = ["h", "h", "h", "p", "p", "s", "s", "", "", "", "", "", "k", "k"];
     for (operator, inputs, outputs) in [
         ("LinearAttention", &["h", "h", "h", "z"][..], &["r", "n"][..]),
@@ -198,16 +198,16 @@ fn type_variables_of_one_operator_differ() {
         let request = ConvertRequest::new(DataType::Float16);
         let (made, summary) = convert_bytes(&bytes, &request).expect("converted");
         assert!(summary.nodes.iter().all(|node| node.low), "{operator}: {:#?}", summary.nodes);
-        // One Cast of the input and one of the result, and none of what stays float.
+        // One Cast for the input and one for the result; values that stay float need none.
         assert_eq!(summary.casts, 2, "{operator}: {:#?}", summary.values);
         assert_eq!(convert_bytes(&made, &request).expect("converted again").0, made, "{operator}");
     }
 }
 
-/// A weight that is dequantized is so in the narrow type, if the operator takes it, and what runtimes compute with codes
-/// stays float: a Cast would keep them from doing so.
+/// A weight is dequantized to the narrow type if DequantizeLinear supports it. A product that runtimes compute with
+/// quantized codes stays float, because a Cast would prevent that.
 #[test]
-fn what_runtimes_compute_with_codes_stays_together() {
+fn products_of_quantized_codes_stay_float() {
     let codes = |name: &str| {
         let value = tensor(&[6, 6], 3, &[5; 36]);
         node("Constant", &[], name, vec![Message::new().bytes(1, "value").message(5, value).int(20, 4)])
@@ -230,7 +230,7 @@ fn what_runtimes_compute_with_codes_stays_together() {
         (21, [weights(), product("x")].concat(), 2, 3),
         (13, [weights(), product("x")].concat(), 0, 0),
         (21, [weights(), activations(), product("a")].concat(), 0, 0),
-        // One that a Transpose turns, and one that is no constant.
+        // A transposed weight.
         (21, [weights(), vec![plain("Transpose", &["d"], "t"), plain("MatMul", &["x", "t"], "y")]].concat(), 2, 3),
         (13, [weights(), vec![plain("Transpose", &["d"], "t"), plain("MatMul", &["x", "t"], "y")]].concat(), 0, 0),
     ] {

@@ -1,5 +1,5 @@
-//! Masks that are computed in float, and cast on their way to a Softmax. float32's lowest number is beyond a narrow type,
-//! so that a Cast makes it minus infinity; with a row of nothing else, the Softmax gives NaN.
+//! Masks that are computed in float, and cast on their way to a Softmax. float32's lowest number is beyond a narrow
+//! type, so that a Cast makes it minus infinity; with a row of nothing else, the Softmax gives NaN.
 
 use super::Writer;
 use crate::constant::Constant;
@@ -11,7 +11,7 @@ use crate::precision::constants::KnownConstant;
 use crate::precision::mask::{is_mask_way, is_raised, raised, reads_mask};
 use crate::precision::variables::Variables;
 
-/// By value: whether something narrow reads it, or what a mask becomes of it.
+/// By value: whether a narrow node reads it, directly or through operators that pass masks on.
 pub(super) fn read_narrow(
     model: &Dataflow<'_, '_, '_>,
     variables: &Variables<'_, '_, '_>,
@@ -54,7 +54,8 @@ impl<'a> Writer<'_, '_, 'a> {
         }
     }
 
-    /// Whether something narrow reads a value, or what a mask becomes of it, and all that reads the value is on that way.
+    /// Whether something narrow reads a value, or what a mask becomes of it, and all that reads the value is on that
+    /// way.
     fn is_cast(&self, place: usize, id: Id) -> bool {
         let value = &self.model.values[self.model.value(place, id)];
         let readers = || value.reads.iter().map(|&(node, input)| (&self.model.nodes[node], input));
