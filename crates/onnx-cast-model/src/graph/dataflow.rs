@@ -95,17 +95,17 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         let mut all = Dataflow { bodies: &typing.bodies, values: Vec::new(), nodes: Vec::new(), first: Vec::new() };
         for (place, body) in all.bodies.iter().enumerate() {
             all.first.push(all.values.len());
-            let ports = body.flow.ports.get(&roots[place]).filter(|_| place == 0);
-            let is_output = |id: Id| ports.is_some_and(|ports| ports.outputs.contains(&Some(id)));
             all.values.extend((0..body.flow.values.len()).map(|id| Value {
                 body: place,
                 id,
                 giver: Giver::Nothing,
                 reads: Vec::new(),
                 becomes: Vec::new(),
-                is_output: is_output(id),
+                is_output: false,
             }));
         }
+        let outputs = all.bodies.first().and_then(|body| body.flow.ports.get(&roots[0])).map(|ports| &ports.outputs);
+        outputs.into_iter().flatten().flatten().for_each(|&id| all.values[id].is_output = true);
         for place in 0..all.bodies.len() {
             for (at, step) in all.bodies[place].flow.steps.iter().enumerate() {
                 all.add(place, at, step);
