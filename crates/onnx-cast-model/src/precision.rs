@@ -341,7 +341,7 @@ fn raise_to<'a>(
     request: &ConvertRequest,
 ) -> Result<Option<i64>, ModelError> {
     let typing = Typing::of(document)?;
-    let constants = Constants::of(document, &typing, files, request.from(), &Losses::default())?;
+    let constants = Constants::of(document, &typing, files, request.from(), &HashMap::new())?;
     let mut variables = variables(document, &typing, &constants, request);
     rules::no_cast(&mut variables);
     Ok(variables.raise_to.filter(|&to| document.opset.is_some_and(|opset| opset < to)))
@@ -378,7 +378,7 @@ pub(crate) fn edits_of<'a>(
     request: &ConvertRequest,
     losses: &Losses,
 ) -> Result<(Edits<'a>, Made), ModelError> {
-    let constants = Constants::of(document, typing, files, request.from(), losses)?;
+    let constants = Constants::of(document, typing, files, request.from(), &losses.overflowing)?;
     let mut variables = variables(document, typing, &constants, request);
     let model = Dataflow::of(typing, &variables.roots);
     let lost =

@@ -1,7 +1,6 @@
 //! The constants of a model, as converting sees them: which floating-point ones may be stored in another type, and what
 //! the values of all are like, those included that scaled casts compute from constants.
 
-use super::losses::Losses;
 use crate::constant::Constant;
 use crate::error::ModelError;
 use crate::external::Files;
@@ -54,7 +53,7 @@ impl<'a> Constants<'a> {
         typing: &Typing<'_, 'a>,
         files: &'a Files<'a>,
         from: &[DataType],
-        losses: &Losses,
+        overflowing: &HashMap<String, Span>,
     ) -> Result<Self, ModelError> {
         let mut constants = Constants { known: HashMap::new(), spans: HashMap::new(), fixed: HashSet::new() };
         for (place, body) in typing.bodies.iter().enumerate() {
@@ -62,8 +61,7 @@ impl<'a> Constants<'a> {
                 let Some(constant) = constant_of(document, body, id, files)? else { continue };
                 constants.fixed.insert((place, id));
                 let small = constant.elements.as_ref().filter(|_| constant.len <= SMALL);
-                let span =
-                    losses.overflowing.get(constant.name).copied().filter(|_| from.contains(&constant.data_type));
+                let span = overflowing.get(constant.name).copied().filter(|_| from.contains(&constant.data_type));
                 let span = small.map_or(span, span_of);
                 constants.spans.extend(span.map(|span| ((place, id), span)));
                 if from.contains(&constant.data_type) {
