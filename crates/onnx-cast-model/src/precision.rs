@@ -393,8 +393,9 @@ pub(crate) fn edits_of<'a>(
         return Err(ModelError::training());
     }
     let written = writer.written;
-    let stored = written.places.iter().find(|place| lost.contains(*place) && request.to.bits() == Some(16));
-    if let Some(constant) = stored.and_then(|&(place, id)| constants.get(place, id)) {
+    let mut lost = lost.iter().filter(|reading| assignment.is_low(&variables, reading.variable));
+    let lost = lost.find(|_| request.to.bits() == Some(16));
+    if let Some(constant) = lost.and_then(|reading| constants.get(reading.body, reading.value)) {
         let name = constant.constant.name;
         let lost = format!("overflows or vanishes in {}, and a node that a pattern makes narrow reads it", request.to);
         let what = format!("constant `{}` {lost}", Short(name));

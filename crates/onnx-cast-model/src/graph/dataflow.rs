@@ -31,6 +31,8 @@ pub(crate) struct Dataflow<'d, 't, 'a> {
     pub(crate) nodes: Vec<Node<'d, 't, 'a>>,
     /// By body: the index of its first value in `values`.
     first: Vec<usize>,
+    /// By body: the index of its first node in `nodes`.
+    first_nodes: Vec<usize>,
 }
 
 /// A value of a body.
@@ -92,7 +94,13 @@ impl Node<'_, '_, '_> {
 impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
     /// Builds the dataflow of a model. `roots` has the id of the outermost graph of each body.
     pub(crate) fn of(typing: &'d Typing<'t, 'a>, roots: &[usize]) -> Self {
-        let mut all = Dataflow { bodies: &typing.bodies, values: Vec::new(), nodes: Vec::new(), first: Vec::new() };
+        let mut all = Dataflow {
+            bodies: &typing.bodies,
+            values: Vec::new(),
+            nodes: Vec::new(),
+            first: Vec::new(),
+            first_nodes: Vec::new(),
+        };
         for (place, body) in all.bodies.iter().enumerate() {
             all.first.push(all.values.len());
             all.values.extend((0..body.flow.values.len()).map(|id| Value {
@@ -107,6 +115,7 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
         let outputs = all.bodies.first().and_then(|body| body.flow.ports.get(&roots[0])).map(|ports| &ports.outputs);
         outputs.into_iter().flatten().flatten().for_each(|&id| all.values[id].is_output = true);
         for place in 0..all.bodies.len() {
+            all.first_nodes.push(all.nodes.len());
             for (at, step) in all.bodies[place].flow.steps.iter().enumerate() {
                 all.add(place, at, step);
             }
@@ -125,6 +134,11 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
     /// The index of a body's value in `values`.
     pub(crate) fn value(&self, body: usize, id: Id) -> usize {
         self.first[body] + id
+    }
+
+    /// The number of the node of a step.
+    pub(crate) fn node(&self, body: usize, at: usize) -> usize {
+        self.first_nodes[body] + at
     }
 
     fn add(&mut self, body: usize, at: usize, step: &'d Step<'t, 'a>) {

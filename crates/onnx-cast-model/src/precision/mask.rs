@@ -15,37 +15,63 @@ use onnx_cast_file::__private::onnx::tensor;
 use onnx_cast_file::__private::pipeline::{Clamp, Step as CastStep};
 use onnx_cast_file::__private::{ParsedData, pb, wire};
 
-/// Where a mask ends: in a Softmax, which stays float, or in an attention operator, which may be narrow.
+/// Where a value goes: as a mask to a Softmax, which stays float, or to an attention operator, which may be narrow, or
+/// to anything else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MaskOf {
     pub(crate) softmax: bool,
-    pub(crate) attention: bool,
+    attention: bool,
+    other: bool,
 }
 
 impl Fact for MaskOf {
-    const UNKNOWN: MaskOf = MaskOf { softmax: false, attention: false };
+    const UNKNOWN: MaskOf = MaskOf { softmax: false, attention: false, other: true };
 
     fn join(&self, other: &MaskOf) -> MaskOf {
-        MaskOf { softmax: self.softmax || other.softmax, attention: self.attention || other.attention }
+        MaskOf {
+            softmax: self.softmax || other.softmax,
+            attention: self.attention || other.attention,
+            other: self.other || other.other,
+        }
     }
 }
 
 impl MaskOf {
-    pub(crate) fn any(self) -> bool {
-        self.softmax || self.attention
+    /// Whether a value is a mask and nothing else.
+    pub(crate) fn is_mask(self) -> bool {
+        (self.softmax || self.attention) && !self.other
     }
 
     /// Computes the fact of each value.
     pub(crate) fn all(model: &Dataflow<'_, '_, '_>) -> Vec<MaskOf> {
-        model.backward(vec![MaskOf::default(); model.values.len()], |node, input, facts| {
+        let known = model.values.iter().map(|value| MaskOf { other: value.is_output, ..MaskOf::default() });
+        model.backward(known.collect(), |node, input, facts| {
             if reads_mask(model, node, input) {
                 let softmax = node.step.traits.sensitive.is_some();
-                return MaskOf { softmax, attention: !softmax };
+                return MaskOf { softmax, attention: !softmax, other: false };
             }
+            let reads_shape = ["Shape", "Size"].iter().any(|op_type| node.step.node.is(op_type));
             let results = node.outputs.iter().flatten().filter(|_| is_mask_way(node.step)).map(|&value| facts[value]);
-            results.reduce(|one, two| one.join(&two)).unwrap_or_default()
+            let of_results = results.reduce(|one, two| one.join(&two));
+            of_results.unwrap_or(MaskOf { other: !reads_shape, ..MaskOf::default() })
         })
     }
+}
+
+/// Whether a node reads a value as a mask and nothing else.
+pub(crate) fn is_mask_reading(
+    model: &Dataflow<'_, '_, '_>,
+    masks: &[MaskOf],
+    value: usize,
+    (node, input): (usize, usize),
+) -> bool {
+    let known = &model.values[value];
+    if !known.reads.contains(&(node, input)) {
+        return !known.becomes.is_empty() && known.becomes.iter().all(|&value| masks[value].is_mask());
+    }
+    let node = &model.nodes[node];
+    let mut results = node.outputs.iter().flatten();
+    reads_mask(model, node, input) || (is_mask_way(node.step) && results.all(|&value| masks[value].is_mask()))
 }
 
 /// Whether the result of an operator on a mask is still a mask.

@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::constants::{Constants, Span, overflows};
 use super::losses::Losses;
-use super::mask::MaskOf;
+use super::mask::{MaskOf, is_mask_reading};
 use super::pins::{Reason, Variable};
 use super::variables::{Reading, Use, Variables};
 use super::{ConvertRequest, Keep, bounds, differences, growth, resolution, sensitive};
@@ -29,9 +29,9 @@ pub(crate) struct Rules<'r, 's, 't, 'a> {
 }
 
 impl Rules<'_, '_, '_, '_> {
-    /// Pins all variables that a rule other than a schema decides. Returns the constants that would lose numbers, by
-    /// body.
-    pub(crate) fn pin(&mut self) -> Result<HashSet<(usize, Id)>, ModelError> {
+    /// Pins all variables that a rule other than a schema decides. Returns the readings of constants that would lose
+    /// numbers.
+    pub(crate) fn pin(&mut self) -> Result<Vec<Reading>, ModelError> {
         if !self.request.allow_unmatched {
             self.patterns()?;
         }
@@ -45,7 +45,7 @@ impl Rules<'_, '_, '_, '_> {
                 variable.into_iter().for_each(|variable| self.variables.pins.low(variable, Reason::Exact));
             }
             self.steps();
-            return Ok(HashSet::new());
+            return Ok(Vec::new());
         }
         super::positions::pin(self.variables, self.model);
         let bounds = bounds::of(self.model, self.constants);
@@ -214,18 +214,22 @@ impl Rules<'_, '_, '_, '_> {
 
     /// Constants that overflow, unless they are masks, and those that have nothing but what vanishes. The same of what
     /// the model computes from constants alone: a weight that is dequantized, whose codes and scales all fit.
-    fn lost(&mut self, bounds: &[Bounds], fixed: &[bool], masks: &[MaskOf]) -> HashSet<(usize, Id)> {
+    fn lost(&mut self, bounds: &[Bounds], fixed: &[bool], masks: &[MaskOf]) -> Vec<Reading> {
         let (low, keeps_digits) = (self.variables.low, self.request.keeps_sensitive());
         let model = self.model;
-        let overflows =
-            |value: usize, span: Span| span.overflows(low) && !(span.is_sentinel(low) && masks[value].any());
-        let is_lost = |value: usize, span: Span| span.vanishes(low, keeps_digits) || overflows(value, span);
-        let (mut beyond, mut computed) = (HashMap::new(), HashMap::new());
+        let is_hidden = |value: usize, span: Span| span.is_sentinel(low) && masks[value].is_mask();
+        let is_lost = |value: usize, span: Span| {
+            span.vanishes(low, keeps_digits) || (span.overflows(low) && !is_hidden(value, span))
+        };
+        let (mut beyond, mut computed, mut sentinels) = (HashMap::new(), HashMap::new(), HashSet::new());
         // A clamp changes constants, and not what is computed from them.
         for ((place, id), known) in self.constants.iter().filter(|_| self.request.clamp.is_none()) {
-            let is_lost = |span| overflows(model.value(place, id), span);
-            if self.losses.vanishing.contains(known.constant.name) || known.span.is_some_and(is_lost) {
+            let vanishes = self.losses.vanishing.contains(known.constant.name);
+            if vanishes || known.span.is_some_and(|span| span.overflows(low)) {
                 beyond.insert((place, id), Reason::Lost(known.constant.name.to_owned()));
+            }
+            if !vanishes && known.span.is_some_and(|span| span.is_sentinel(low)) {
+                sentinels.insert((place, id));
             }
         }
         for (at, value) in model.values.iter().enumerate().filter(|(at, _)| fixed[*at]) {
@@ -235,14 +239,32 @@ impl Rules<'_, '_, '_, '_> {
                 computed.insert((value.body, value.id), Reason::Lost(name.to_owned()));
             }
         }
-        self.values(&beyond, false);
+        // Each reader of a sentinel gets the number that it needs: a mask a finite one, others the number itself.
+        let is_mask = |reading: &Reading| {
+            let value = model.value(reading.body, reading.value);
+            sentinels.contains(&(reading.body, reading.value))
+                && match reading.place {
+                    Use::Input(at, input) => {
+                        is_mask_reading(model, masks, value, (model.node(reading.body, at), input))
+                    }
+                    Use::Output(..) => masks[value].is_mask(),
+                }
+        };
+        let readings: Vec<Reading> =
+            self.variables.readings.iter().filter(|reading| !is_mask(reading)).copied().collect();
+        for Reading { body, value, variable, .. } in &readings {
+            if let Some(reason) = beyond.get(&(*body, *value)) {
+                self.variables.pins.wide(*variable, reason.clone());
+            }
+        }
         self.values(&computed, true);
-        let lost = beyond.keys().copied().collect();
+        let is_lost = |reading: &&Reading| beyond.contains_key(&(reading.body, reading.value)) && !reading.takes_any;
+        let lost = readings.iter().filter(is_lost).copied().collect();
         beyond.extend(computed);
         // What is computed with a number beyond the type is beyond it too, but where the number is a bound or a
         // divisor.
         let mut results = HashMap::new();
-        for Reading { body, value, place, .. } in &self.variables.readings {
+        for Reading { body, value, place, .. } in &readings {
             let (Some(reason), Use::Input(at, input)) = (beyond.get(&(*body, *value)), place) else { continue };
             let (step, schema) = (&self.variables.body(*body).flow.steps[*at], self.variables.body(*body).schemas[*at]);
             let name = schema.and_then(|schema| Some(schema.input(*input)?.name));
@@ -261,7 +283,7 @@ impl Rules<'_, '_, '_, '_> {
             for step in body.flow.steps.iter().filter(|step| step.node.is("ConstantOfShape")) {
                 let Some(&Some(id)) = step.outputs.first() else { continue };
                 let fill = super::mask::fill(step.node, low, self.request.clamp);
-                let is_mask = masks[self.model.value(place, id)].any();
+                let is_mask = masks[self.model.value(place, id)].is_mask();
                 let is_kept = |fill| overflows(fill, low) && !(fill < 0.0 && is_mask);
                 if fill.is_none_or(is_kept) {
                     beyond.insert((place, id), Reason::Lost("value".to_owned()));
@@ -282,7 +304,9 @@ impl Rules<'_, '_, '_, '_> {
                 self.variables.pins.wide(variable, Reason::Kept(pattern.to_string()));
             }
         }
-        for pattern in &self.request.low {
+        // A Cast computes nothing that could be narrow.
+        let low = self.request.low.iter().filter(|_| !node.is("Cast"));
+        for pattern in low {
             if pattern.matches(node.op_type) || pattern.matches(node.known_as()) {
                 self.variables.pins.low(variable, Reason::Wanted(pattern.to_string()));
             }

@@ -58,8 +58,6 @@ pub(crate) struct Written {
     pub(crate) casts: usize,
     /// Constants that are stored narrow.
     pub(crate) stored: Vec<NarrowConstant>,
-    /// The bodies and values of `stored`.
-    pub(crate) places: Vec<(usize, Id)>,
 }
 
 impl<'w, 't, 'a> Writer<'w, 't, 'a> {
@@ -375,7 +373,6 @@ impl<'w, 't, 'a> Writer<'w, 't, 'a> {
             _ => None,
         });
         self.written.stored.push(NarrowConstant { name: constant.name.to_owned(), twice, clamp });
-        self.written.places.push((place, id));
         let name = twice.then(|| self.names.fresh(format!("{}_{}", value.name, self.variables.low)));
         if let Some(name) = &name {
             low.iter().for_each(|reading| self.redirect(reading, name, true, edits));

@@ -242,3 +242,26 @@ fn products_of_quantized_codes_stay_float() {
         assert_eq!(convert_bytes(&made, &request).expect("converted again").0, made, "{opset}");
     }
 }
+
+/// A number that hides elements from attention, and is read as a number elsewhere, stays itself there.
+#[test]
+fn a_number_shared_with_a_mask_keeps_its_value() {
+    let numbers = || vec![scalar("zero", 0.0), scalar("lowest", -1e9)];
+    let mask = || vec![plain("Where", &["b", "zero", "lowest"], "m"), plain("Attention", &["x", "x", "x", "m"], "y")];
+    let inputs = [("x", FLOAT), ("b", 9)];
+    let holds = |made: &[u8]| made.windows(4).any(|word| word == (-1e9_f32).to_le_bytes());
+    let request = ConvertRequest::new(DataType::Float16);
+    // A reader of the number, one of the mask, and the mask as an output.
+    let other = vec![plain("Where", &["b", "x", "lowest"], "n")];
+    let shared = model(OPSET, [numbers(), mask(), other].concat(), &inputs, &[("y", FLOAT), ("n", FLOAT)]);
+    let (made, summary) = convert_bytes(&shared, &request).expect("converted");
+    let of = |output: &str| summary.nodes.iter().find(|node| node.node == output).expect("a node").low;
+    assert!(holds(&made) && of("y") && of("m") && !of("n"), "{:#?}", summary.nodes);
+    assert_eq!(convert_bytes(&made, &request).expect("converted again").0, made);
+    for (more, output) in [(vec![plain("Less", &["m", "zero"], "l")], ("l", 9)), (vec![], ("m", FLOAT))] {
+        let read = model(OPSET, [numbers(), mask(), more].concat(), &inputs, &[("y", FLOAT), output]);
+        let (made, _) = convert_bytes(&read, &request).expect("converted");
+        assert!(holds(&made), "{output:?}");
+        assert_eq!(convert_bytes(&made, &request).expect("converted again").0, made, "{output:?}");
+    }
+}

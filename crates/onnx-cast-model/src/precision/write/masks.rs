@@ -38,7 +38,7 @@ impl<'a> Writer<'_, '_, 'a> {
         let Some(KnownConstant { constant, span }) = self.constants.get(place, id) else { return };
         let (flow, mask) = (&self.variables.body(place).flow, self.masks[self.model.value(place, id)]);
         let is_sentinel = span.is_some_and(|span| span.is_sentinel(self.variables.low)) && self.clamp.is_none();
-        if !is_sentinel || !mask.any() || !self.is_cast(place, id) {
+        if !is_sentinel || !mask.is_mask() || !self.is_cast(place, id) {
             return;
         }
         let Constant { shape, message, .. } = constant;
