@@ -202,7 +202,7 @@ model_job!(
     fold_json
 );
 model_job!(
-    /// Raises the opset of a model. Returns the model, where it has no path to go to, and the summary.
+    /// Changes the opset of a model. Returns the model, where it has no path to go to, and the summary.
     upgrade,
     upgrade_of,
     upgrade_json

@@ -246,11 +246,14 @@ def test_the_opset_of_a_model_is_raised(tmp_path):
     raised = onnx.load(dst)
     onnx.checker.check_model(raised, full_check=True)
     assert raised.opset_import[0].version == 21 and not raised.graph.node[0].attribute
-    # Once more changes nothing, and there is no way back.
+    # Once more changes nothing.
     again = onnx_cast.upgrade_model(dst, tmp_path / "again.onnx")
     assert not again.rewritten and (tmp_path / "again.onnx").read_bytes() == dst.read_bytes()
-    with pytest.raises(CastError, match="newer than 18"):
-        onnx_cast.upgrade_model(dst, tmp_path / "older.onnx", opset=18)
+    lower = onnx_cast.upgrade_model(dst, tmp_path / "older.onnx", opset=18, ir_version=8)
+    assert (lower.before, lower.after, lower.ir_before, lower.ir_after) == (21, 18, 10, 8)
+    assert onnx.load(tmp_path / "older.onnx").ir_version == 8
+    with pytest.raises(CastError, match="cannot have ir_version 9: opset 21 needs 10"):
+        onnx_cast.upgrade_model(dst, tmp_path / "refused.onnx", ir_version=9)
     with pytest.raises(CastError, match="opset 29 is unknown"):
         onnx_cast.upgrade_model(dst, tmp_path / "newer.onnx", opset=29)
     with pytest.raises(FileExistsError, match="exists"):

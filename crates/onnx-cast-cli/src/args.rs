@@ -95,7 +95,7 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Compute the Casts of constants; remove those without effect
     Fold(FoldArgs),
-    /// Raise the opset, and rewrite nodes whose operators changed
+    /// Raise or lower the opset; rewrite nodes whose operators changed
     Upgrade(UpgradeArgs),
     /// Evaluate a model of casts, constants and Identity nodes
     Run(RunArgs),

@@ -133,10 +133,11 @@ impl Shown for FoldSummary {
 }
 
 pub(crate) fn upgrade(args: &UpgradeArgs, common: &Common) -> Result<()> {
-    let UpgradeArgs { model, opset, dry_run, write } = args;
+    let UpgradeArgs { model, opset, ir_version, dry_run, write } = args;
     let job = ModelJob::new("upgrade", model, *dry_run, common)?;
     job.show(&job.run(write, |input, output, run| {
-        let request = UpgradeRequest::default().opset(Some(*opset)).storage(write.storage.storage()).run(run);
+        let request = UpgradeRequest::default().opset(*opset).ir_version(*ir_version);
+        let request = request.storage(write.storage.storage()).run(run);
         onnx_cast_model::upgrade(input, output, &request)
     })?)
 }
@@ -147,7 +148,7 @@ impl Shown for UpgradeSummary {
     }
 
     fn counts(&self) -> String {
-        let UpgradeSummary { from, to, nodes, rewritten, unknown, .. } = self;
+        let UpgradeSummary { from, to, ir_from, ir_to, nodes, rewritten, unknown, .. } = self;
         let left = match &unknown[..] {
             [] => String::new(),
             names => {
@@ -155,6 +156,7 @@ impl Shown for UpgradeSummary {
             }
         };
         match from == to && rewritten.is_empty() {
+            true if ir_from != ir_to => format!("opset {to} already, ir_version {ir_from} to {ir_to}"),
             true => format!("opset {to} already, nothing rewritten"),
             false => format!("opset {from} to {to}, {} of {nodes} nodes rewritten{left}", rewritten.len()),
         }

@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct Edits<'a> {
     /// The new opset of ONNX's own domain, for the model and every function.
     pub(crate) opset: Option<i64>,
+    /// Whether imports of a newer opset are lowered to it.
+    pub(crate) lowers: bool,
     /// The new version of the model format.
     pub(crate) ir_version: Option<u64>,
     /// Whether the model gets an import of onnxruntime's operators.

@@ -145,7 +145,7 @@ impl<'a> Emitter<'a, '_> {
     /// An import at its new version, where it has one.
     fn import(&mut self, import: &'a [u8]) -> Result<Option<Rope<'a>>, ModelError> {
         let (Some(version), Some(old)) = (self.edits.opset, default_opset(import)?) else { return Ok(None) };
-        if version <= old {
+        if version == old || (version < old && !self.edits.lowers) {
             return Ok(None);
         }
         let (mut rope, _) = self.walk(self.rope(), import, |_, _, field| {

@@ -1,6 +1,6 @@
 //! ONNX models around the `onnx-cast` library, and the jobs of `onnx-cast-file` for files of every kind: [`cast`],
 //! [`bit_cast`], [`inspect`], [`diff`] and [`report`] take models, files, archives and checkpoints. [`fold`] computes a
-//! model's Casts of constants, [`upgrade`] raises its opset, and [`Model`] evaluates models of casts.
+//! model's Casts of constants, [`upgrade`] changes its opset, and [`Model`] evaluates models of casts.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::too_many_lines, clippy::disallowed_methods))]
 

@@ -1,6 +1,7 @@
-//! `upgrade`: a model at a newer opset. Each node is taken from its version to the next, and the next, up to that of
+//! `upgrade`: a model at another opset. Each node is taken from its version to the next, and the next, up to that of
 //! the new opset (`upgrade/steps.rs`): most versions mean the same, some are rewritten, few are refused. A node that
-//! several versions rewrite is written down once.
+//! several versions rewrite is written down once. At an older opset, each node goes back step by step, where it means
+//! the same (`upgrade/lower.rs`).
 //!
 //! What is added (constants, nodes around the node) means the same at every opset that may be asked for.
 
@@ -8,7 +9,9 @@ mod callers;
 mod casts;
 mod draft;
 mod inputs;
+mod ir_version;
 mod known;
+mod lower;
 mod sampling;
 mod shapes;
 mod site;
@@ -42,11 +45,13 @@ use steps::Step;
 pub const DEFAULT_OPSET: i64 = 21;
 
 onnx_cast_file::request! {
-    /// The opset that a model is to have, and where to put the result.
+    /// The opset and the version of the model format that a model is to have, and where to put the result.
     #[derive(Default)]
     pub struct UpgradeRequest {
-        /// The opset of ONNX's own domain; [`DEFAULT_OPSET`] if it is not given.
+        /// The opset of ONNX's own domain. By default [`DEFAULT_OPSET`], or with `ir_version` the model's own.
         pub opset: Option<i64>,
+        /// The version of the model format. By default the model's own, or the opset's if that is newer.
+        pub ir_version: Option<i64>,
         /// Where the elements go.
         pub storage: Storage,
         /// How the job runs. Models are written whole, and values are not counted.
@@ -54,7 +59,7 @@ onnx_cast_file::request! {
     }
 }
 
-/// What was done to raise a model's opset.
+/// What was done to change a model's opset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpgradeSummary {
@@ -62,6 +67,10 @@ pub struct UpgradeSummary {
     pub from: i64,
     /// The opset that it imports now.
     pub to: i64,
+    /// The version of the model format that it had.
+    pub ir_from: u64,
+    /// The version of the model format that it has now.
+    pub ir_to: u64,
     /// Nodes of ONNX's own domain, in all graphs.
     pub nodes: usize,
     /// Those that were rewritten, in the order of the model. All others are as they were.
@@ -91,18 +100,20 @@ pub struct Upgraded {
 /// The oldest opset that is raised.
 pub(crate) const OLDEST_OPSET: i64 = 7;
 
-/// Raises the opset of a model, in its graph, the graphs within it and its functions. Nodes whose operators mean the
+/// Changes the opset of a model, in its graph, the graphs within it and its functions. Nodes whose operators mean the
 /// same stay as they are; those that became something else are rewritten, so that every output keeps its bits, by
 /// ONNX's rules: a runtime may have another kernel for a newer version, as onnxruntime has for AveragePool from 19 on.
 /// Inputs and outputs keep their names and types. Other domains stay at their versions.
 ///
-/// A model of the opset already is written as it is. Before version 4 of the format every initializer is an input too;
-/// these inputs go, since a runtime would let them be replaced ([`Model::inputs`](crate::Model::inputs) lists none of
-/// them).
+/// A lower opset, from 13 on, is written if every node means the same there. A version of the model format is set if
+/// the model uses nothing newer. A model of the opset already is written as it is. Before version 4 of the format every
+/// initializer is an input too; these inputs go, since a runtime would let them be replaced
+/// ([`Model::inputs`](crate::Model::inputs) lists none of them).
 ///
 /// # Errors
-/// Where a file cannot be read or written, the model is not valid or of a newer opset, or a node has no equivalent at
-/// the new opset: the error names every such node.
+/// Where a file cannot be read or written, the model is not valid, or a node has no equivalent at the new opset: the
+/// error names every such node. Likewise for what needs a newer version of the model format. A model of an opset above
+/// [`DEFAULT_OPSET`] is lowered only if the request gives an opset.
 pub fn upgrade(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -122,11 +133,26 @@ pub fn upgrade_of(
     request: &UpgradeRequest,
 ) -> Result<(Vec<u8>, UpgradeSummary), Error> {
     let _environment = DefaultEnvironment::enter();
-    let &UpgradeRequest { ref storage, ref run, opset, .. } = request;
+    let &UpgradeRequest { ref storage, ref run, opset, ir_version } = request;
     refuse_of_models(source.path(), run)?;
     let how = Request::of(run, storage);
-    let to = opset.unwrap_or(DEFAULT_OPSET);
-    rewrite(source, output, &how, |document, files| edits(document, files, to), Ok)
+    rewrite(source, output, &how, |document, files| requested(document, files, opset, ir_version), Ok)
+}
+
+/// The edits for an opset and a version of the format, either of which may be left to the defaults.
+fn requested<'a>(
+    document: &Document<'a>,
+    files: &'a Files<'a>,
+    opset: Option<i64>,
+    ir_version: Option<i64>,
+) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
+    let imported = document.opset.ok_or_else(ModelError::no_opset)?;
+    let to = opset.unwrap_or(if ir_version.is_some() { imported } else { DEFAULT_OPSET });
+    if opset.is_none() && imported > to {
+        let what = format!("the model imports opset {imported}, which is newer than {to}: opset {to} must be given");
+        return Err(ModelError::new(ModelErrorKind::Opset, what));
+    }
+    edits_at(document, files, to, ir_version)
 }
 
 pub(crate) fn edits<'a>(
@@ -134,31 +160,48 @@ pub(crate) fn edits<'a>(
     files: &'a Files<'a>,
     to: i64,
 ) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
+    edits_at(document, files, to, None)
+}
+
+fn edits_at<'a>(
+    document: &Document<'a>,
+    files: &'a Files<'a>,
+    to: i64,
+    ir_version: Option<i64>,
+) -> Result<(Edits<'a>, UpgradeSummary), ModelError> {
     if !(1..=NEWEST_OPSET).contains(&to) {
         let what = format!("opset {to} is unknown (want 1 to {NEWEST_OPSET})");
         return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     let from = document.opset.ok_or_else(ModelError::no_opset)?;
-    if from > to {
-        let what = format!("the model imports opset {from}, which is newer than {to}: an opset is raised, not lowered");
-        return Err(ModelError::new(ModelErrorKind::Opset, what));
-    }
     if document.training {
         return Err(ModelError::training());
     }
-    let mut edits = Edits::default();
+    let mut edits = Edits { lowers: from > to, ..Edits::default() };
     let summary = raise(document, files, to, &mut edits, &mut document.names())?;
-    edits.ir_version = opsets::ir_version(to).filter(|&version| version > document.ir_version);
+    edits.ir_version = match ir_version {
+        Some(wanted) => {
+            Some(ir_version::checked(document, if edits.lowers { to } else { newest(document).max(to) }, wanted)?)
+                .filter(|&one| one != document.ir_version)
+        }
+        None => opsets::ir_version(to).filter(|&version| version > document.ir_version),
+    };
     if document.ir_version < 4 && edits.ir_version.is_some_and(|version| version >= 4) {
         let constants: HashSet<&str> = document.graph.initializers.iter().map(|named| named.name).collect();
         let inputs = document.graph.inputs.iter().enumerate();
         let lost = inputs.filter(|(_, input)| constants.contains(input.name)).map(|(place, _)| (place, None));
         edits.graphs.entry(document.graph.id).or_default().inputs.extend(lost);
     }
-    Ok((edits, UpgradeSummary { from, ..summary }))
+    let (ir_from, ir_to) = (document.ir_version, edits.ir_version.unwrap_or(document.ir_version));
+    Ok((edits, UpgradeSummary { from, ir_from, ir_to, ..summary }))
 }
 
-/// Notes what raises a model's opset. The version of the format is the caller's to raise.
+/// The newest opset that the model or a function imports.
+fn newest(document: &Document<'_>) -> i64 {
+    document.bodies().filter_map(|body| body.opset).max().unwrap_or_default()
+}
+
+/// Notes what raises or, where the edits say so, lowers a model's opset. The caller sets the version of the format.
 pub(crate) fn raise<'a>(
     document: &Document<'a>,
     files: &'a Files<'a>,
@@ -170,6 +213,14 @@ pub(crate) fn raise<'a>(
         let what = format!(
             "opset {old} cannot be raised to {to}: opsets are raised from {OLDEST_OPSET} on \
              (onnx.version_converter.convert_version(model, {OLDEST_OPSET}) gives such a model)"
+        );
+        return Err(ModelError::new(ModelErrorKind::Opset, what));
+    }
+    let newest = Some(newest(document)).filter(|_| edits.lowers);
+    if let Some(newest) = newest.filter(|_| to < lower::OLDEST_LOWERED) {
+        let what = format!(
+            "opset {newest} cannot be lowered to {to}: opsets are lowered to {} or newer",
+            lower::OLDEST_LOWERED
         );
         return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
@@ -192,7 +243,8 @@ pub(crate) fn raise<'a>(
         unknown: BTreeSet::new(),
         refused: Vec::new(),
     };
-    let facts = if needs_rewriting(document, to) { known::facts(document)? } else { HashMap::new() };
+    let facts =
+        if needs_rewriting(document, to, raise.edits.lowers) { known::facts(document)? } else { HashMap::new() };
     for body in document.bodies() {
         let path = match body.is_function {
             true => function_name(body).map(|(_, name)| format!("function `{}`", Short(name)))?,
@@ -202,25 +254,32 @@ pub(crate) fn raise<'a>(
     }
     let Raise { shared, from, nodes, rewritten, unknown, refused, .. } = raise;
     if !refused.is_empty() {
-        let what = format!("the opset cannot be raised from {from} to {to}: {}", listed(&refused));
+        let (changed, from) = newest.map_or(("raised", from), |newest| ("lowered", newest));
+        let what = format!("the opset cannot be {changed} from {from} to {to}: {}", listed(&refused));
         return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     if !shared.initializers.is_empty() {
         edits.graphs.entry(document.graph.id).or_default().added_initializers.extend(shared.initializers);
     }
     edits.opset = Some(to);
-    Ok(UpgradeSummary { from, to, nodes, rewritten, unknown: unknown.into_iter().collect() })
+    let unknown = unknown.into_iter().collect();
+    Ok(UpgradeSummary { from, to, nodes, rewritten, unknown, ..UpgradeSummary::default() })
 }
 
 /// Whether a node of a model is of an operator that means something else at an opset.
-fn needs_rewriting(document: &Document<'_>, to: i64) -> bool {
+fn needs_rewriting(document: &Document<'_>, to: i64, lowers: bool) -> bool {
     let changes = |node: &Node<'_>, from: i64| {
         is_default(node.domain)
-            && version_at(node.op_type, from).is_ok_and(|old| !means_the_same(node.op_type, old, to))
+            && version_at(node.op_type, from).is_ok_and(|old| match from > to {
+                true => version_at(node.op_type, to).is_ok_and(|new| new != old),
+                false => !means_the_same(node.op_type, old, to),
+            })
     };
     document.graphs().iter().any(|graph| {
-        let from = graph.opset.filter(|&opset| opset < to);
-        from.is_some_and(|from| graph.nodes.iter().any(|node| changes(node, from)))
+        graph
+            .opset
+            .filter(|&from| from < to || lowers)
+            .is_some_and(|from| graph.nodes.iter().any(|node| changes(node, from)))
     })
 }
 
@@ -260,7 +319,7 @@ struct Raise<'r, 't, 'a> {
 
 impl<'t, 'a> Raise<'_, 't, 'a> {
     fn graph(&mut self, body: &'t Graph<'a>, facts: &AllFacts<'t, 'a>, graph: &'t Graph<'a>, path: &str) {
-        let opset = graph.opset.filter(|&opset| opset < self.to);
+        let opset = graph.opset.filter(|&opset| opset < self.to || (opset > self.to && self.edits.lowers));
         self.from = self.from.min(opset.unwrap_or(self.from));
         for (index, node) in graph.nodes.iter().enumerate() {
             if is_default(node.domain) {
@@ -282,7 +341,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
         }
     }
 
-    /// Takes a node up to the new opset, or tells why that cannot be.
+    /// Takes a node to the new opset, or tells why that cannot be.
     fn node(
         &mut self,
         body: &'t Graph<'a>,
@@ -301,7 +360,11 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
             return Ok(());
         }
         let old = version_at(node.op_type, from)?;
-        if means_the_same(node.op_type, old, self.to) {
+        let is_same = match from > self.to {
+            true => version_at(node.op_type, self.to)? == old,
+            false => means_the_same(node.op_type, old, self.to),
+        };
+        if is_same {
             return Ok(());
         }
         let known = facts.get(&body.id).ok_or("is in a graph of which nothing is known")?.at(graph.id, index);
@@ -330,7 +393,7 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
         Ok(())
     }
 
-    /// Takes a draft up to the new opset; the version of its operator then, and what was done.
+    /// Takes a draft to the new opset; the version of its operator then, and what was done.
     fn draft(
         &mut self,
         mut draft: Draft<'t, 'a>,
@@ -354,7 +417,11 @@ impl<'t, 'a> Raise<'_, 't, 'a> {
             names: self.names,
             shared: &mut self.shared,
         };
-        match steps_of(&mut draft, &mut site, old) {
+        let done = match old > to {
+            true => lower::steps_back(&mut draft, &mut site, old),
+            false => steps_of(&mut draft, &mut site, old),
+        };
+        match done {
             Ok(what) => Ok((draft, site.step, what)),
             Err(why) => {
                 self.shared.forget(added);

@@ -140,6 +140,8 @@ pub fn upgrade_json(input: &Path, output: &Path, dry_run: bool, done: &UpgradeSu
     let done = json!({
         "from": done.from,
         "to": done.to,
+        "ir_from": done.ir_from,
+        "ir_to": done.ir_to,
         "nodes": done.nodes,
         "rewritten": done.rewritten.iter().map(row).collect::<Vec<_>>(),
         "unknown": done.unknown,

@@ -390,6 +390,7 @@ class _Record(TypedDict, total=False):
 
 class _Upgrade(TypedDict, total=False):
     opset: int | None
+    ir_version: int | None
     force: bool
     external_data: str | None
     external_threshold: int | None

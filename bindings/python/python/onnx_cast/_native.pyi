@@ -46,6 +46,7 @@ class Options(_OptionFrom, total=False):
     from_layout: str | None
     include: list[str]
     io: list[str | dict[str, str | None]]
+    ir_version: int | None
     keep: list[str]
     layout: str | None
     losses: bool
@@ -138,6 +139,8 @@ class UpgradedRow(_FromOpset):
 
 class UpgradeDone(Done, _FromOpset):
     to: int
+    ir_from: int
+    ir_to: int
     nodes: int
     rewritten: list[UpgradedRow]
     unknown: list[str]

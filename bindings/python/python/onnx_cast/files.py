@@ -244,7 +244,7 @@ class UpgradedNode(NamedTuple):
 
 
 class Upgraded(NamedTuple):
-    """What raising a model's opset did."""
+    """What changing a model's opset did."""
 
     #: The opsets.
     before: int
@@ -255,6 +255,9 @@ class Upgraded(NamedTuple):
     rewritten: list[UpgradedNode]
     #: Operators of ONNX's own domain that neither ONNX nor onnxruntime has. Their nodes are as they were.
     unknown: list[str]
+    #: The versions of the model format.
+    ir_before: int
+    ir_after: int
 
 
 class Problem(NamedTuple):
@@ -784,6 +787,7 @@ def upgrade_model(
     dst: Path | None = None,
     *,
     opset: int | None = None,
+    ir_version: int | None = None,
     dry_run: bool = False,
     force: bool = False,
     external_data: str | None = None,
@@ -792,14 +796,17 @@ def upgrade_model(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Upgraded | ModelProto:
-    """Raises the opset of a model, in its graph, the graphs within it and its functions, and rewrites the nodes whose
+    """Changes the opset of a model, in its graph, the graphs within it and its functions, and rewrites the nodes whose
     operators have changed. By ONNX's rules every output keeps its bits; a runtime may compute a newer version of an
     operator in another order, as onnxruntime does AveragePool from opset 19 on. A node that has no equivalent at the
-    new opset is an error that names it; a model of that opset already is written as it is. The opset is 21 if it is not
-    given. Other parameters are as in :func:`cast_file`."""
+    new opset is an error that names it; a model of that opset already is written as it is. A lower opset, from 13 on, is
+    written if every node means the same there. ``ir_version`` is the version of the model format, which is set if the
+    model uses nothing newer. The opset is 21 if neither is given, and the model's own if only ``ir_version`` is. Other
+    parameters are as in :func:`cast_file`."""
     options: Options = {
         "threads": _targets.thread_count(threads),
         "opset": _targets.opset_of(opset),
+        "ir_version": None if ir_version is None else _targets.whole("ir_version", ir_version),
         **storage(dry_run, force, external_data, external_threshold),
     }
     result, done = _native.upgrade(*_models.ends(src, dst, base_dir, options), options, progress)
@@ -807,4 +814,6 @@ def upgrade_model(
         UpgradedNode(row["graph"], row["node"], row["operator"], row["from"], row["to"], row["what"])
         for row in done["rewritten"]
     ]
-    return _models.made(src, result, Upgraded(done["from"], done["to"], done["nodes"], rewritten, done["unknown"]))
+    versions = (done["ir_from"], done["ir_to"])
+    upgraded = Upgraded(done["from"], done["to"], done["nodes"], rewritten, done["unknown"], *versions)
+    return _models.made(src, result, upgraded)

@@ -89,6 +89,7 @@ const VALUES: &[(&str, &str)] = &[
     ("transcode --activations", "none"),
     ("transcode --layout", "plain"),
     ("transcode --to", "nvfp4"),
+    ("upgrade --ir-version", "11"),
     ("upgrade --opset", "23"),
     ("--activations", "dynamic"),
     ("--exclude", "*q*"),

@@ -161,6 +161,13 @@ impl TypeSet {
         }
     }
 
+    /// Whether every type of another set is allowed.
+    pub(crate) fn covers(&self, other: &TypeSet) -> bool {
+        let kinds = |set: &TypeSet| [set.tensors, set.sequences, set.optionals, set.optional_sequences];
+        kinds(self).iter().zip(kinds(other)).all(|(all, some)| some & !all == 0)
+            && other.others.iter().all(|of_type| self.others.contains(of_type))
+    }
+
     /// The type, where there is one only, of a tensor.
     pub(crate) fn only_tensor(&self) -> Option<DataType> {
         let others = self.sequences | self.optionals | self.optional_sequences;

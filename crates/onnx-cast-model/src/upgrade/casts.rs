@@ -80,7 +80,7 @@ pub(super) fn cast_like<'a>(draft: &mut Draft<'_, 'a>, site: &mut Site<'_, '_, '
 }
 
 /// Refuses a cast to a type whose rules changed, or to one that is not known in a model that has such a type anywhere.
-fn if_nothing_changed(site: &Site<'_, '_, '_>, to: Option<DataType>) -> Result<(), Refusal> {
+pub(super) fn if_nothing_changed(site: &Site<'_, '_, '_>, to: Option<DataType>) -> Result<(), Refusal> {
     let changed = |data_type: &DataType| has_changed(*data_type).is_some();
     if site.step != 24 {
         return Ok(());

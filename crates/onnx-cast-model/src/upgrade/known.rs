@@ -73,14 +73,22 @@ impl<'a> At<'_, '_, 'a> {
 
     /// The elements of a constant of floats.
     pub(super) fn floats(self, name: &str, files: &'a Files<'a>) -> Option<Vec<f32>> {
+        let cast = Cast::new(DataType::Float, &CastOptions::new()).ok()?;
+        cast.run(&self.constant(name, files)?.view()).ok()?.to_vec::<f32>()
+    }
+
+    /// The elements of a constant of int64.
+    pub(super) fn ints(self, name: &str, files: &'a Files<'a>) -> Option<Vec<i64>> {
+        self.constant(name, files)?.to_vec::<i64>()
+    }
+
+    fn constant(self, name: &str, files: &'a Files<'a>) -> Option<Tensor> {
         let (constant, is_input) = Constant::of_value(&self.known.body.flow, self.value(name)?, files).ok()??;
         let is_fixed = !is_input || !self.known.inputs_replace;
-        let elements = constant.elements.filter(|elements| is_fixed && elements.len <= MOST_FLOATS)?;
-        let tensor = Tensor::new(constant.data_type, constant.shape, elements.read()?).ok()?;
-        let cast = Cast::new(DataType::Float, &CastOptions::new()).ok()?;
-        cast.run(&tensor.view()).ok()?.to_vec::<f32>()
+        let elements = constant.elements.filter(|elements| is_fixed && elements.len <= MAX_ELEMENTS)?;
+        Tensor::new(constant.data_type, constant.shape, elements.read()?).ok()
     }
 }
 
-/// Scales are one for each axis. A constant of more elements is something else.
-const MOST_FLOATS: usize = 1024;
+/// Scales and axes are one for each axis. A constant of more elements is something else.
+const MAX_ELEMENTS: usize = 1024;

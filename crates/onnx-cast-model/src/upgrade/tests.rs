@@ -195,8 +195,96 @@ fn refusals_name_the_node_and_what_changed() {
     refused(&made("Erf", &["x"], &["y"], &[], 9, DataType::Int32), 13, "takes no int32 any more");
     refused(&made("ReduceLogSum", &["x"], &["y"], &[], 18, DataType::Int64), 28, "takes no int64 any more");
     refused(&float("Range", &["x", "b", "c"], &["y"], &[], 10), 13, "opset 10 lacks (it comes with 11)");
-    refused(&float("Relu", &["x"], &["y"], &[], 22), 21, "newer than 21");
+    refused(
+        &float("Relu", &["x"], &["y"], &[], 22),
+        12,
+        "opset 22 cannot be lowered to 12: opsets are lowered to 13 or newer",
+    );
     refused(&float("Relu", &["x"], &["y"], &[], 21), 30, "opset 30 is unknown");
+}
+
+#[test]
+fn an_opset_is_lowered_where_every_node_means_the_same() {
+    let none = &[][..];
+    check("Relu", &["x"], none, (24, 13), "Relu(x) y");
+    let policy = [Attr::int("antialias", 0), Attr::string("keep_aspect_ratio_policy", "stretch"), Attr::int("axis", 1)];
+    check("Resize", &["x", "", "s"], &policy, (21, 17), "Resize[axis](x  s) y");
+    check("Reshape", &["x", "s"], &[Attr::int("allowzero", 0)], (21, 17), "Reshape[allowzero](x s) y");
+    check("Cast", &["x"], &[Attr::int("to", 10), Attr::int("saturate", 1)], (24, 13), "Cast[to](x) y");
+    check("AveragePool", &["x"], &[Attr::ints("dilations", &[1, 1])], (22, 18), "AveragePool(x) y");
+    let half = [Attr::string("coordinate_transformation_mode", "output_half_pixel")];
+    check("RoiAlign", &["x", "r", "i"], &half, (16, 15), "RoiAlign(x r i) y");
+    check("ReduceMean", &["x"], &[Attr::int("noop_with_empty_axes", 0)], (18, 17), "ReduceMean(x) y");
+    check("BatchNormalization", &["x", "s", "b", "m", "v"], none, (21, 13), "BatchNormalization(x s b m v) y");
+    // There and back.
+    let axes = [Attr::ints("axes", &[0, 2])];
+    let newer = written(&made("ReduceMean", &["x"], &["y"], &axes, 13, DataType::Float), 18).expect("raised");
+    let text = raised(&newer, 17).expect("lowered");
+    assert_eq!(text, "ReduceMean[axes](x) y; y_axes: int64[2]");
+}
+
+#[test]
+fn an_opset_is_not_lowered_where_a_node_differs() {
+    let text = |name, value| [Attr::string(name, value)];
+    for (op_type, inputs, attributes, (from, to), want) in [
+        ("Gelu", &["x"][..], vec![], (20, 19), "opset 19 lacks (it comes with 20)"),
+        ("Reshape", &["x", "s"], vec![Attr::int("allowzero", 1)], (21, 13), "version 13 has no attribute `allowzero`"),
+        ("Split", &["x"], vec![Attr::int("num_outputs", 1)], (18, 17), "version 13 has no attribute `num_outputs`"),
+        ("Pad", &["x", "p", "v", "a"], vec![], (18, 17), "version 13 has no `axes`"),
+        ("Pad", &["x", "p"], text("mode", "wrap").into(), (21, 18), "version 18 has no `mode` \"wrap\""),
+        ("ScatterND", &["x", "i", "u"], text("reduction", "max").into(), (18, 17), "has no `reduction` \"max\""),
+        ("RoiAlign", &["x", "r", "i"], vec![], (16, 15), "does what \"output_half_pixel\" means"),
+        ("ReduceMean", &["x", "a"], vec![], (18, 17), "has `axes` as an attribute, and it is not constant here"),
+        ("DFT", &["x"], vec![], (20, 17), "has another default of `axis`"),
+        ("GroupNormalization", &["x", "s", "b"], vec![], (21, 18), "a scale and a bias for each group"),
+        ("GridSample", &["x", "g"], vec![], (20, 16), "takes inputs of rank 4 only"),
+        ("Cast", &["x"], vec![Attr::int("to", 17)], (19, 18), "takes no float8e4m3fn for `output` (`y`)"),
+        ("Cast", &["x"], vec![Attr::int("to", 18)], (24, 23), "casts to float8e4m3fnuz by other rules"),
+        ("Mod", &["x", "b"], vec![], (28, 27), "needs `fmod` 1 for floats"),
+        ("Mod", &["x", "b"], vec![Attr::reference("fmod", kind::INT, "outer")], (28, 27), "refers to `outer`"),
+    ] {
+        let error = raised(&made(op_type, inputs, &["y"], &attributes, from, DataType::Float), to).expect_err(want);
+        let start = format!("the opset cannot be lowered from {from} to {to}: node `n` ({op_type}) is ");
+        assert!(error.starts_with(&start) && error.contains(want), "{error}");
+    }
+    let bytes = made("Add", &["x", "b"], &["y"], &[], 14, DataType::BFloat16);
+    assert!(raised(&bytes, 13).is_ok());
+    refused(&made("Identity", &["x"], &["y"], &[], 21, DataType::Int4), 20, "takes no int4");
+    refused(&function("GridSample", "mode", &["linear", "cubic"], 20), 16, "in function `F`");
+}
+
+#[test]
+fn a_version_of_the_format_is_set_where_nothing_needs_a_newer_one() {
+    let set = |bytes: &[u8], opset, version| {
+        let outline = Outline::of(Backing::Memory(bytes), &MODEL).expect("a model");
+        let document = Document::parse(&outline.bytes).expect("a model");
+        let files = Files::open(&outline, &[]).expect("no files");
+        let (_, done) = requested(&document, &files, opset, version).map_err(|error| error.to_string())?;
+        Ok::<_, String>((done.to, done.ir_from, done.ir_to))
+    };
+    let relu = made("Relu", &["x"], &["y"], &[], 13, DataType::Float);
+    assert_eq!(set(&relu, None, None), Ok((21, 8, 10)));
+    assert_eq!(set(&relu, None, Some(7)), Ok((13, 8, 7)));
+    assert_eq!(set(&relu, None, Some(14)), Ok((13, 8, 14)));
+    assert_eq!(set(&relu, Some(17), Some(9)), Ok((17, 8, 9)));
+    let refused = |bytes: &[u8], opset, version, want: &str| {
+        let error = set(bytes, opset, version).expect_err(want);
+        assert!(error.contains(want), "{error}");
+    };
+    refused(&relu, Some(21), Some(8), "the model cannot have ir_version 8: opset 21 needs 10");
+    refused(&relu, None, Some(2), "ir_version 2 is unknown (want 3 to 14)");
+    refused(&relu, None, Some(15), "ir_version 15 is unknown");
+    refused(&relu, None, Some(-1), "ir_version -1 is unknown");
+    refused(&made("Relu", &["x"], &["y"], &[], 22, DataType::Float), None, None, "opset 21 must be given");
+    refused(&function("Relu", "a", &["b"], 13), None, Some(7), "function `F` needs 8");
+    let float8 = made("Relu", &["x"], &["y"], &[], 13, DataType::Float8E4M3FN);
+    refused(&float8, None, Some(8), "float8e4m3fn needs 9");
+    // A new initializer is no input.
+    let axes = [Attr::ints("axes", &[0])];
+    let newer = written(&made("Squeeze", &["x"], &["y"], &axes, 11, DataType::Float), 13).expect("raised");
+    assert_eq!(set(&newer, None, Some(7)), Ok((13, 8, 7)));
+    let old = made("Relu", &["x"], &["y"], &[], 7, DataType::Float);
+    assert_eq!(set(&old, None, Some(3)), Ok((7, 8, 3)));
 }
 
 #[test]
