@@ -459,7 +459,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// What is done with a tensor. Of casts from and to strings, the bytes of the result are not known.
+/// Summarizes the cast of a tensor. The size of a result is unknown if the cast is from or to strings.
 fn summary(stored: &StoredTensor, plan: Option<Plan>) -> Result<TensorSummary, TensorError> {
     let StoredTensor { name, shape, data_type: from, len, .. } = stored;
     let to = plan.map_or(*from, |plan| plan.target_type());

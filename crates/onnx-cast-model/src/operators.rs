@@ -60,6 +60,11 @@ words! {
     Computes { Sum, Total, Product, Products, Quotient, Power, Squares, Root, Logarithm, Exponential, Choice, Comparison }
     /// The largest that an operator computes on the way to a result.
     Inside { Nothing, Result, Gates, Mean, Squares, Exponentials }
+    /// Computes the bounds of an output from those of the inputs, as the table explains.
+    BoundRule {
+        First, Inputs, Sign, Abs, Choice, Clip, Difference, Exp, Max, Min, Neg, Power, Product, Quotient, Relu, Root, Scaled,
+        Sum
+    }
     /// What an operator does with positions.
     Position { Given, Read, Carried, Traced }
     /// What an operator does with elements, masks and errors, or is.
@@ -108,29 +113,12 @@ pub(crate) enum Rank {
     Fixed(usize),
 }
 
-/// Bounds of the first output where it is finite: two numbers, or a rule that the table explains.
+/// Bounds of the first output where it is finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bounded {
     /// The min and the max.
     Between(f32, f32),
-    First,
-    Inputs,
-    Sign,
-    Abs,
-    Choice,
-    Clip,
-    Difference,
-    Exp,
-    Max,
-    Min,
-    Neg,
-    Power,
-    Product,
-    Quotient,
-    Relu,
-    Root,
-    Scaled,
-    Sum,
+    By(BoundRule),
 }
 
 /// An input that is a weight.
@@ -170,6 +158,11 @@ static TRAITS: LazyLock<HashMap<(&str, &str), &'static Traits>> = LazyLock::new(
 });
 
 impl Traits {
+    /// Whether a rule bounds the first output.
+    pub(crate) fn is_bounded_by(&self, rule: BoundRule) -> bool {
+        self.bounds == Some(Bounded::By(rule))
+    }
+
     /// Of an operator; of one that has no line, none.
     pub(crate) fn of(domain: &str, op_type: &str) -> &'static Traits {
         static NONE: LazyLock<Traits> = LazyLock::new(Traits::default);
@@ -239,30 +232,8 @@ impl TypeSource {
 impl Bounded {
     fn read(text: &str) -> Option<Bounded> {
         let end = |text: &str, open| if text.is_empty() { Some(open) } else { text.parse().ok() };
-        Some(match text {
-            "first" => Bounded::First,
-            "inputs" => Bounded::Inputs,
-            "sign" => Bounded::Sign,
-            "abs" => Bounded::Abs,
-            "choice" => Bounded::Choice,
-            "clip" => Bounded::Clip,
-            "difference" => Bounded::Difference,
-            "exp" => Bounded::Exp,
-            "max" => Bounded::Max,
-            "min" => Bounded::Min,
-            "neg" => Bounded::Neg,
-            "power" => Bounded::Power,
-            "product" => Bounded::Product,
-            "quotient" => Bounded::Quotient,
-            "relu" => Bounded::Relu,
-            "root" => Bounded::Root,
-            "scaled" => Bounded::Scaled,
-            "sum" => Bounded::Sum,
-            text => {
-                let (least, greatest) = text.split_once("..")?;
-                Bounded::Between(end(least, f32::NEG_INFINITY)?, end(greatest, f32::INFINITY)?)
-            }
-        })
+        let Some((least, greatest)) = text.split_once("..") else { return BoundRule::read(text).map(Bounded::By) };
+        Some(Bounded::Between(end(least, f32::NEG_INFINITY)?, end(greatest, f32::INFINITY)?))
     }
 }
 
@@ -325,7 +296,7 @@ mod tests {
         );
         assert_eq!(Traits::of("", "Tanh").bounds, Some(Bounded::Between(-1.0, 1.0)));
         assert_eq!(Traits::of("", "Softplus").bounds, Some(Bounded::Between(0.0, f32::INFINITY)));
-        assert_eq!(Traits::of("", "Relu").bounds, Some(Bounded::Relu));
+        assert_eq!(Traits::of("", "Relu").bounds, Some(Bounded::By(BoundRule::Relu)));
         assert_eq!(Traits::of("", "GridSample").meaning("grid"), Some(Meaning::Pixel));
         assert_eq!(Traits::of("", "GridSample").meaning("X"), None);
         let (input, exchanged) = (1, Some(("transB", 0)));

@@ -1,6 +1,6 @@
-//! `quantize` on a model: each selected weight becomes a constant of few bits with scales. Then a DequantizeLinear gives
-//! the old name its old type (`dequantize_linear.rs`), or the nodes that read the weight (`readers.rs`) are replaced: by
-//! operators of packed weights (`matmul_nbits.rs`) or of integers (`dynamic.rs`).
+//! `quantize` on a model: each selected weight becomes a constant of few bits with scales. Then a DequantizeLinear
+//! gives the old name its old type (`dequantize_linear.rs`), or the nodes that read the weight (`readers.rs`) are
+//! replaced: by operators of packed weights (`matmul_nbits.rs`) or of integers (`dynamic.rs`).
 
 mod counterparts;
 mod dequantize_linear;

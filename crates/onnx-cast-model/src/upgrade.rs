@@ -34,7 +34,7 @@ use known::{At, BodyFacts};
 use onnx_cast::__private::DefaultEnvironment;
 use onnx_cast::NEWEST_OPSET;
 use onnx_cast_file::__private::Short;
-use onnx_cast_file::{RunOptions, Storage};
+use onnx_cast_file::{RunOptions, Storage, Wording};
 use site::{Shared, Site};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -149,7 +149,8 @@ fn requested<'a>(
     let imported = document.opset.ok_or_else(ModelError::no_opset)?;
     let to = opset.unwrap_or(if ir_version.is_some() { imported } else { DEFAULT_OPSET });
     if opset.is_none() && imported > to {
-        let what = format!("the model imports opset {imported}, which is newer than {to}: opset {to} must be given");
+        let what = Wording::from(format!("the model imports opset {imported} , which is newer than {to} ("));
+        let what = what.field("opset", format!(" {to} lowers it)"));
         return Err(ModelError::new(ModelErrorKind::Opset, what));
     }
     edits_at(document, files, to, ir_version)

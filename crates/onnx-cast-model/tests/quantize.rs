@@ -555,8 +555,8 @@ fn dynamic_weights_without_a_counterpart_are_kept() {
     }
 }
 
-/// Tables of Gather stay float before a DequantizeLinear, which onnxruntime computes whole at each run, unless the request
-/// names them; operators that read packed or integer rows take them.
+/// Tables of Gather stay float before a DequantizeLinear, which onnxruntime computes whole at each run, unless the
+/// request names them; operators that read packed or integer rows take them.
 #[test]
 fn tables_are_quantized_where_rows_are_read() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -31,8 +31,8 @@ pub trait Divide: Sized + Send {
     fn divide(self, at: usize) -> (Self, Self);
 }
 
-/// A range of elements of a tensor. Its parts begin at multiples of 1,024 elements: whole bytes of every type, and cache
-/// lines of types of 8 bits and more.
+/// A range of elements of a tensor. Its parts begin at multiples of 1,024 elements: whole bytes of every type, and
+/// cache lines of types of 8 bits and more.
 pub(crate) struct Elements(pub(crate) Range<usize>);
 
 impl Divide for Elements {

@@ -96,8 +96,8 @@ pub(crate) const TORCH_BEGINNING: usize = 256;
 pub(crate) const TORCH_PICKLE: &str = "data.pkl";
 
 /// Returns whether a file begins like one that `torch.save` wrote. This is an archive whose first member is the pickle
-/// or, in older versions, a pickle of a magic number after the protocol version and an optional frame. Before protocol 2
-/// the number is decimal.
+/// or, in older versions, a pickle of a magic number after the protocol version and an optional frame. Before protocol
+/// 2 the number is decimal.
 fn is_torch(bytes: &[u8]) -> bool {
     /// The magic number, with its opcode and length.
     const MAGIC: &[u8] = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19";

@@ -292,8 +292,9 @@ pub(crate) struct Held {
     pub(super) loaders: Loaders,
     /// Supported treatments of activations. The default is the first one that needs no calibration data.
     pub(super) activations: &'static [Activations],
-    /// Loaders that were tried with experts, each a weight of its own, and the treatments of activations with which they
-    /// load these: vLLM 0.32 (`scripts/proofs/vllm_loads.py`) and transformers 5.24 (`scripts/checks/loaders/check.py`).
+    /// Loaders that were tried with experts, each a weight of its own, and the treatments of activations with which
+    /// they load these: vLLM 0.32 (`scripts/proofs/vllm_loads.py`) and transformers 5.24
+    /// (`scripts/checks/loaders/check.py`).
     pub(super) experts: &'static [(&'static str, &'static [Activations])],
 }
 

@@ -403,7 +403,7 @@ impl<'d, 't, 'a> Dataflow<'d, 't, 'a> {
 
 /// For a Loop or Scan: the number of inputs before its state, the number of outputs of its graph before the state, and
 /// the number of states. Zeros for other operators.
-fn state_of(step: &Step<'_, '_>) -> [usize; 3] {
+pub(crate) fn state_of(step: &Step<'_, '_>) -> [usize; 3] {
     if step.node.is("Loop") {
         [2, 1, step.inputs.len().saturating_sub(2)]
     } else if step.node.is("Scan") {

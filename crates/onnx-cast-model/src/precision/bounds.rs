@@ -3,7 +3,7 @@
 
 use super::constants::{Constants, Span};
 use crate::graph::dataflow::{Dataflow, Fact, Node};
-use crate::operators::{Bounded, Flag, Traits};
+use crate::operators::{BoundRule, Bounded, Flag, Traits};
 use onnx_cast::DataType;
 
 /// Numbers between which a value is, where it is a number.
@@ -98,33 +98,35 @@ fn of_node(
     }
     let (one, two) = (bounds(0).unwrap_or(ANY), bounds(1).unwrap_or(ANY));
     let inputs = || floats.iter().copied();
-    match traits.bounds {
-        None if traits.is(Flag::Picks) => one,
-        None => ANY,
-        Some(Bounded::Between(least, greatest)) => Bounds { least, greatest },
-        Some(Bounded::First) => one,
-        Some(Bounded::Inputs) => inputs().reduce(|one, two| one.join(&two)).unwrap_or(ANY),
-        Some(Bounded::Sign) if inputs().all(|one| one.least >= 0.0) => Bounds { least: 0.0, greatest: f32::INFINITY },
-        Some(Bounded::Sign) => ANY,
-        Some(Bounded::Abs) => one.magnitudes(),
-        Some(Bounded::Choice) => two.join(&bounds(2).unwrap_or(ANY)),
-        Some(Bounded::Clip) => one.clipped(two, bounds(2).unwrap_or(ANY)),
-        Some(Bounded::Difference) if is_greatest(model, node) => Bounds { least: f32::NEG_INFINITY, greatest: 0.0 },
-        Some(Bounded::Difference) => one.minus(two),
-        Some(Bounded::Exp) => Bounds { least: one.least.exp(), greatest: one.greatest.exp() },
-        Some(Bounded::Max) => inputs().reduce(|one, two| one.pairwise(two, f32::max)).unwrap_or(ANY),
-        Some(Bounded::Min) => inputs().reduce(|one, two| one.pairwise(two, f32::min)).unwrap_or(ANY),
-        Some(Bounded::Neg) => Bounds { least: -one.greatest, greatest: -one.least },
-        Some(Bounded::Power) if two == (Bounds { least: 2.0, greatest: 2.0 }) => one.squared(),
-        Some(Bounded::Power) => ANY,
-        Some(Bounded::Product) if node.inputs.first() == node.inputs.get(1) => one.squared(),
-        Some(Bounded::Product) => one.times(two),
-        Some(Bounded::Quotient) if two.least > 0.0 => one.times(two.inverse()),
-        Some(Bounded::Quotient) => ANY,
-        Some(Bounded::Relu) => one.pairwise(Bounds { least: 0.0, greatest: 0.0 }, f32::max),
-        Some(Bounded::Root) => Bounds { least: one.least.max(0.0).sqrt(), greatest: one.greatest.max(0.0).sqrt() },
-        Some(Bounded::Scaled) => one.minus(bounds(2).unwrap_or(Bounds { least: 0.0, greatest: 0.0 })).times(two),
-        Some(Bounded::Sum) => inputs().reduce(Bounds::plus).unwrap_or(ANY),
+    let rule = match traits.bounds {
+        Some(Bounded::By(rule)) => rule,
+        Some(Bounded::Between(least, greatest)) => return Bounds { least, greatest },
+        None => return if traits.is(Flag::Picks) { one } else { ANY },
+    };
+    match rule {
+        BoundRule::First => one,
+        BoundRule::Inputs => inputs().reduce(|one, two| one.join(&two)).unwrap_or(ANY),
+        BoundRule::Sign if inputs().all(|one| one.least >= 0.0) => Bounds { least: 0.0, greatest: f32::INFINITY },
+        BoundRule::Sign => ANY,
+        BoundRule::Abs => one.magnitudes(),
+        BoundRule::Choice => two.join(&bounds(2).unwrap_or(ANY)),
+        BoundRule::Clip => one.clipped(two, bounds(2).unwrap_or(ANY)),
+        BoundRule::Difference if is_greatest(model, node) => Bounds { least: f32::NEG_INFINITY, greatest: 0.0 },
+        BoundRule::Difference => one.minus(two),
+        BoundRule::Exp => Bounds { least: one.least.exp(), greatest: one.greatest.exp() },
+        BoundRule::Max => inputs().reduce(|one, two| one.pairwise(two, f32::max)).unwrap_or(ANY),
+        BoundRule::Min => inputs().reduce(|one, two| one.pairwise(two, f32::min)).unwrap_or(ANY),
+        BoundRule::Neg => Bounds { least: -one.greatest, greatest: -one.least },
+        BoundRule::Power if two == (Bounds { least: 2.0, greatest: 2.0 }) => one.squared(),
+        BoundRule::Power => ANY,
+        BoundRule::Product if node.inputs.first() == node.inputs.get(1) => one.squared(),
+        BoundRule::Product => one.times(two),
+        BoundRule::Quotient if two.least > 0.0 => one.times(two.inverse()),
+        BoundRule::Quotient => ANY,
+        BoundRule::Relu => one.pairwise(Bounds { least: 0.0, greatest: 0.0 }, f32::max),
+        BoundRule::Root => Bounds { least: one.least.max(0.0).sqrt(), greatest: one.greatest.max(0.0).sqrt() },
+        BoundRule::Scaled => one.minus(bounds(2).unwrap_or(Bounds { least: 0.0, greatest: 0.0 })).times(two),
+        BoundRule::Sum => inputs().reduce(Bounds::plus).unwrap_or(ANY),
     }
 }
 

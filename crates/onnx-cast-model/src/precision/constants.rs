@@ -34,7 +34,7 @@ pub(crate) struct Constants<'a> {
 
 pub(crate) struct KnownConstant<'a> {
     pub(crate) constant: Constant<'a>,
-    /// The span of the values, for small constants and for those that overflow.
+    /// The span of the values. `None` for a large constant in which nothing overflows.
     pub(crate) span: Option<Span>,
 }
 

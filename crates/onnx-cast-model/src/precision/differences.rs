@@ -11,7 +11,7 @@ use super::variables::Variables;
 use crate::graph::dataflow::{Dataflow, Giver};
 use crate::graph::values::{Origin, Step};
 use crate::operators::Computes::{Choice, Power, Product, Products, Quotient, Root, Squares, Sum, Total};
-use crate::operators::{Bounded, Flag};
+use crate::operators::{BoundRule, Flag};
 use std::collections::HashSet;
 
 /// So far a part is traced back, and so many parts a sum has at most.
@@ -116,8 +116,8 @@ impl<'b, 't, 'a> Search<'b, 't, 'a> {
         search
     }
 
-    /// What a step adds up or multiplies, and how, where its result is of a degree; nothing where that is not what it
-    /// does.
+    /// The inputs that a node adds up or multiplies, each with the degree that it has in a result of a given degree.
+    /// Empty for a node that does neither.
     fn inputs(&self, at: usize, degree: Degree) -> Vec<Reached> {
         let (node, step) = (&self.model.nodes[at], self.model.nodes[at].step);
         let given = |index: usize| node.input(index);
@@ -164,8 +164,8 @@ impl<'b, 't, 'a> Search<'b, 't, 'a> {
         }
     }
 
-    /// What a step sums up: the parts of a sum, or those that a product adds up, as they are joined in one of its
-    /// inputs.
+    /// The sums that a node computes: of its inputs, or, in a matrix product, of the parts that a Concat joins in one
+    /// of its inputs.
     fn sums(&self, at: usize) -> Vec<Parts> {
         let (node, step) = (&self.model.nodes[at], self.model.nodes[at].step);
         let is_product = step.traits.computes == Some(Products);
@@ -376,9 +376,9 @@ impl Parts {
 
 /// Whether a step subtracts its second input from its first.
 fn is_difference(step: &Step<'_, '_>) -> bool {
-    step.traits.bounds == Some(Bounded::Difference)
+    step.traits.is_bounded_by(BoundRule::Difference)
 }
 
 fn negates(step: &Step<'_, '_>) -> bool {
-    step.traits.bounds == Some(Bounded::Neg)
+    step.traits.is_bounded_by(BoundRule::Neg)
 }

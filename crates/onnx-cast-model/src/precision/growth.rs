@@ -10,7 +10,7 @@ use super::pins::{Reason, Variable};
 use super::variables::Variables;
 use crate::graph::dataflow::{Dataflow, Giver, Node};
 use crate::operators::Computes::{Exponential, Logarithm, Power, Product, Quotient, Root, Sum, Total};
-use crate::operators::{Bounded, Flag};
+use crate::operators::{BoundRule, Flag};
 use std::collections::{BTreeSet, HashMap};
 
 /// Rounds after which a sum is off by less than the type's own rounding times this.
@@ -64,7 +64,7 @@ fn growing(model: &Dataflow<'_, '_, '_>, bounds: &[Bounds], inner: usize, next: 
             known.push(value);
         }
     }
-    // Of the traced values, keep those that are computed from the state.
+    // Follow `leads` from the state: what is reached lies between the two.
     let (mut carried, mut open) = (BTreeSet::new(), vec![inner]);
     while let Some(value) = open.pop() {
         open.extend(leads.get(&value).into_iter().flatten().filter(|&&value| carried.insert(value)));
@@ -85,7 +85,7 @@ fn decay(model: &Dataflow<'_, '_, '_>, bounds: &[Bounds], factor: usize) -> Opti
     let is_near = bounds[factor].least > SHRINKS && bounds[factor].greatest <= 1.0;
     let (ends, mut nodes) = model.sources(factor, |step| step.traits.is(Flag::Arranges));
     let givers: Vec<usize> = ends.into_iter().filter_map(|end| model.node_of(end)).collect();
-    let is_exp = |&node: &usize| model.nodes[node].step.traits.bounds == Some(Bounded::Exp);
+    let is_exp = |&node: &usize| model.nodes[node].step.traits.is_bounded_by(BoundRule::Exp);
     let lasts = !givers.is_empty() && (is_near || givers.iter().any(is_exp));
     nodes.extend(givers);
     lasts.then_some(nodes)
@@ -129,7 +129,7 @@ pub(crate) fn pin_exponentials(variables: &mut Variables<'_, '_, '_>, model: &Da
     for (at, node) in model.nodes.iter().enumerate() {
         let traits = node.step.traits;
         let input = node.input(0).map_or(super::bounds::ANY, |value| bounds[value]);
-        let most = if traits.bounds == Some(Bounded::Exp) { input.greatest.exp() } else { input.magnitude().exp() };
+        let most = if traits.is_bounded_by(BoundRule::Exp) { input.greatest.exp() } else { input.magnitude().exp() };
         let is_bounded = most.is_finite() && !overflows(most, low);
         if is_bounded || traits.computes != Some(Exponential) {
             continue;
@@ -152,7 +152,7 @@ fn meets(model: &Dataflow<'_, '_, '_>, exponential: usize) -> Vec<usize> {
             let traits = model.nodes[reader].step.traits;
             let meets = matches!(traits.computes, Some(Sum | Total));
             let ends = matches!(traits.computes, Some(Quotient | Power | Root | Logarithm));
-            let goes_on = meets || traits.bounds == Some(Bounded::Neg) || traits.is(Flag::Picks);
+            let goes_on = meets || traits.is_bounded_by(BoundRule::Neg) || traits.is(Flag::Picks);
             if reader == exponential || before.contains_key(&reader) || !(goes_on || ends) {
                 continue;
             }

@@ -8,7 +8,7 @@ use crate::external::Files;
 use crate::rewrite::{Request, measure};
 use crate::rope::CastElements;
 use crate::tree::Document;
-use onnx_cast::{Cast, CastOptions};
+use onnx_cast::{Cast, CastOptions, DataType};
 use onnx_cast_file::__private::Counter;
 use onnx_cast_file::__private::pipeline::{Clamp, Step};
 use std::collections::{HashMap, HashSet};
@@ -47,24 +47,19 @@ impl Losses {
             return Ok(losses);
         }
         let invalid = |error| Error::model(files.path(), error);
-        let mut counted: Vec<(&str, CastElements<'_>)> = Vec::new();
+        // By constant: its name, its elements, and the same elements as they are cast and counted.
+        let mut counted = Vec::new();
         for graph in document.graphs() {
             for (_, constant) in Constant::of_graph(graph, files).map_err(invalid)? {
                 let elements = constant.elements.filter(|_| request.from().contains(&constant.data_type));
-                counted.extend(elements.map(|elements| (constant.name, elements)));
+                let counting = elements.and_then(|elements| Some((counting(&elements, request.to)?, elements)));
+                counted.extend(counting.map(|(counting, elements)| (constant.name, elements, counting)));
             }
         }
-        let narrow = |(_, elements): &(&str, CastElements<'a>)| {
-            let from = elements.data_type();
-            let down = Cast::new(request.to, &CastOptions::new()).and_then(|cast| cast.plan(from)).ok()?;
-            let counter = Some(Arc::new(Counter::new(from, request.to).ok()?));
-            Some(CastElements { counter, ..elements.then(Step::Cast(down)) })
-        };
-        let narrow: Vec<CastElements<'_>> = counted.iter().filter_map(narrow).collect();
-        let tasks: Vec<_> = narrow.iter().map(|elements| elements.task(0)).collect();
+        let tasks: Vec<_> = counted.iter().map(|(_, _, counting)| counting.task(0)).collect();
         measure(files, &tasks, &Request::of(&request.run, &request.storage))?;
-        for ((name, elements), narrow) in counted.iter().zip(&narrow) {
-            let Some(counts) = narrow.counter.as_ref().map(|counter| counter.total()) else { continue };
+        for (name, elements, counting) in &counted {
+            let Some(counts) = counting.counter.as_ref().map(|counter| counter.total()) else { continue };
             let vanished = counts.zero + if request.keeps_sensitive() { counts.subnormal } else { 0 };
             if 2 * vanished > counts.values {
                 losses.vanishing.insert((*name).to_owned());
@@ -74,4 +69,12 @@ impl Losses {
         }
         Ok(losses)
     }
+}
+
+/// The elements cast to a type, with a counter of what that loses.
+fn counting<'a>(elements: &CastElements<'a>, to: DataType) -> Option<CastElements<'a>> {
+    let from = elements.data_type();
+    let down = Cast::new(to, &CastOptions::new()).and_then(|cast| cast.plan(from)).ok()?;
+    let counter = Some(Arc::new(Counter::new(from, to).ok()?));
+    Some(CastElements { counter, ..elements.then(Step::Cast(down)) })
 }

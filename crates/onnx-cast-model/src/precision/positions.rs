@@ -70,8 +70,7 @@ pub(crate) fn pin(variables: &mut Variables<'_, '_, '_>, model: &Dataflow<'_, '_
 
 /// Whether a node computes positions from any input.
 fn gives(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> bool {
-    let input = node.inputs.first().copied().flatten();
-    let is_integer = is_wide_integer(input.and_then(|value| model.data_type(value)));
+    let is_integer = is_wide_integer(node.input(0).and_then(|value| model.data_type(value)));
     (node.step.node.is("Cast") && is_integer) || node.step.traits.position == Some(Position::Given)
 }
 

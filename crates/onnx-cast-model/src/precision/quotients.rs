@@ -4,7 +4,7 @@
 
 use super::differences::{Part, Search};
 use crate::operators::Computes::{Product, Products, Quotient, Root, Squares, Total};
-use crate::operators::{Bounded, Flag, Inside, Traits};
+use crate::operators::{BoundRule, Flag, Inside, Traits};
 use std::collections::HashSet;
 
 impl Search<'_, '_, '_> {
@@ -94,7 +94,7 @@ impl Search<'_, '_, '_> {
         let traits = self.traits(node);
         match traits.computes {
             Some(Products | Squares) => true,
-            Some(Total) => traits.bounds != Some(Bounded::First),
+            Some(Total) => !traits.is_bounded_by(BoundRule::First),
             _ => traits.inside == Some(Inside::Squares) && traits.computes == Some(Root),
         }
     }

@@ -332,6 +332,8 @@ fn means_over_many_elements() {
         ("Relu", &[-1, -2][..], true),
         ("Relu", &[1], false),
         ("Relu", &[], true),
+        // A list without an axis stands for all of them.
+        ("Relu", &[9], true),
         // A sum of 9,216 numbers of magnitude at most 1 cannot overflow.
         ("Tanh", &[-1, -2], false),
     ] {
@@ -339,8 +341,9 @@ fn means_over_many_elements() {
         inputs.extend((!over.is_empty()).then_some("axes"));
         let nodes = between(vec![plain(before, &["h"], "a"), plain("ReduceMean", &inputs, "r")]);
         let graph = nodes.into_iter().fold(Message::new().bytes(2, "g"), |graph, node| graph.message(1, node));
+        let listed = if over == [9] { &[][..] } else { over };
         let graph =
-            graph.message(5, axes(over)).message(11, declared("x", &[2, 6])).message(12, declared("y", &[2, 6]));
+            graph.message(5, axes(listed)).message(11, declared("x", &[2, 6])).message(12, declared("y", &[2, 6]));
         let graph = graph.message(13, declared("a", &[2, 8, 96, 96]));
         let bytes = Message::new().int(1, 10).message(7, graph).message(8, Message::new().int(2, 22)).into_bytes();
         let kept = kept_by(&bytes, &ConvertRequest::new(DataType::Float16));

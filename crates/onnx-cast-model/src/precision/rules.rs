@@ -62,7 +62,6 @@ impl Rules<'_, '_, '_, '_> {
         self.ranges();
         let masks = MaskOf::all(self.model);
         let lost = self.lost(&bounds, &fixed, &masks);
-        self.fills(&masks);
         self.steps();
         Ok(lost)
     }
@@ -221,7 +220,7 @@ impl Rules<'_, '_, '_, '_> {
         let is_lost = |value: usize, span: Span| {
             span.vanishes(low, keeps_digits) || (span.overflows(low) && !is_hidden(value, span))
         };
-        let (mut beyond, mut computed, mut sentinels) = (HashMap::new(), HashMap::new(), HashSet::new());
+        let (mut beyond, mut computed, mut sentinels) = (HashMap::new(), self.fills(masks), HashSet::new());
         // A clamp changes constants, and not what is computed from them.
         for ((place, id), known) in self.constants.iter().filter(|_| self.request.clamp.is_none()) {
             let vanishes = self.losses.vanishing.contains(known.constant.name);
@@ -276,21 +275,16 @@ impl Rules<'_, '_, '_, '_> {
         lost
     }
 
-    /// The numbers of ConstantOfShape that overflow, unless they are masks.
-    fn fills(&mut self, masks: &[MaskOf]) {
-        let (low, mut beyond) = (self.variables.low, HashMap::new());
-        for (place, body) in self.variables.typing.bodies.iter().enumerate() {
-            for step in body.flow.steps.iter().filter(|step| step.node.is("ConstantOfShape")) {
-                let Some(&Some(id)) = step.outputs.first() else { continue };
-                let fill = super::mask::fill(step.node, low, self.request.clamp);
-                let is_mask = masks[self.model.value(place, id)].is_mask();
-                let is_kept = |fill| overflows(fill, low) && !(fill < 0.0 && is_mask);
-                if fill.is_none_or(is_kept) {
-                    beyond.insert((place, id), Reason::Lost("value".to_owned()));
-                }
-            }
-        }
-        self.values(&beyond, true);
+    /// The results of ConstantOfShape whose number overflows, unless they are masks.
+    fn fills(&self, masks: &[MaskOf]) -> HashMap<(usize, Id), Reason> {
+        let low = self.variables.low;
+        let nodes = self.model.nodes.iter().filter(|node| node.step.node.is("ConstantOfShape"));
+        let values = nodes.filter_map(|node| Some((node, (*node.outputs.first()?)?))).filter(|&(node, value)| {
+            let is_lost = |fill| overflows(fill, low) && !(fill < 0.0 && masks[value].is_mask());
+            super::mask::fill(node.step.node, low, self.request.clamp).is_none_or(is_lost)
+        });
+        let place = |value: usize| (self.model.values[value].body, self.model.values[value].id);
+        values.map(|(_, value)| (place(value), Reason::Lost("value".to_owned()))).collect()
     }
 
     /// What is decided of a node by its operator or its name.

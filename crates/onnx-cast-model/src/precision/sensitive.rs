@@ -78,7 +78,7 @@ impl Search<'_, '_, '_> {
 
     /// The nodes that compute an input of a node, before any that only arrange.
     fn before(&self, node: usize, input: usize) -> Vec<usize> {
-        let value = self.model.nodes[node].inputs.get(input).copied().flatten();
+        let value = self.model.nodes[node].input(input);
         let ends = value.map(|value| self.model.sources(value, arranges).0).unwrap_or_default();
         ends.into_iter().filter_map(|end| self.model.node_of(end)).collect()
     }
@@ -215,7 +215,7 @@ impl Search<'_, '_, '_> {
             self.note(before, what);
             self.note(node, what);
             self.divides(node, what);
-            // What is squared is a difference from a mean.
+            // A variance squares differences from a mean.
             for difference in self.before(before, 0) {
                 if is_square && self.computes(difference, Computes::Sum) {
                     let means =

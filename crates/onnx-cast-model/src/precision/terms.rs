@@ -9,9 +9,8 @@ use onnx_cast_file::__private::wire;
 /// The number of terms of a node; `None` if unknown.
 pub(crate) fn count<'a>(model: &Dataflow<'_, '_, 'a>, shapes: &[Shapes<'a>], node: &Node<'_, '_, 'a>) -> Option<u64> {
     let product = |sizes: Vec<Option<u64>>| sizes.into_iter().try_fold(1_u64, |all, size| all.checked_mul(size?));
-    let input = node.inputs.first().copied().flatten();
     let shape = || {
-        let value = &model.values[model.before_casts(input?)];
+        let value = &model.values[model.before_casts(node.input(0)?)];
         shapes[value.body].of(&model.bodies[value.body].flow, value.id)
     };
     match node.step.traits.terms? {
@@ -25,8 +24,11 @@ pub(crate) fn count<'a>(model: &Dataflow<'_, '_, 'a>, shapes: &[Shapes<'a>], nod
         }
         Terms::Spatial => product(shape()?.into_iter().skip(2).collect()),
         Terms::Axes => {
-            let shape = shape()?;
-            let Some(axes) = axes(model, node)? else { return product(shape) };
+            let (shape, axes) = (shape()?, axes(model, node)?);
+            let is_noop = node.step.node.attribute("noop_with_empty_axes").is_some_and(|noop| noop.int() != 0);
+            if axes.is_empty() {
+                return if is_noop { Some(1) } else { product(shape) };
+            }
             let rank = i64::try_from(shape.len()).ok()?;
             let size = |axis: i64| *shape.get(usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?)?;
             product(axes.into_iter().map(size).collect())
@@ -34,14 +36,12 @@ pub(crate) fn count<'a>(model: &Dataflow<'_, '_, 'a>, shapes: &[Shapes<'a>], nod
     }
 }
 
-/// The axes that a node reduces: `Some(None)` for all axes, `None` if they depend on an input that is not constant.
-fn axes(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> Option<Option<Vec<i64>>> {
+/// The axes that a node reduces, as an attribute or an input lists them. An empty list stands for all axes, or for none
+/// if `noop_with_empty_axes` says so. `None` if they depend on an input that is not constant.
+fn axes(model: &Dataflow<'_, '_, '_>, node: &Node<'_, '_, '_>) -> Option<Vec<i64>> {
     if let Some(axes) = node.step.node.attribute("axes") {
         let axes = wire::varints(axes.message, attribute::INTS).map(|axis| axis.map(|axis| axis as i64));
-        return Some(Some(axes.collect::<Result<_, _>>().ok()?));
+        return axes.collect::<Result<_, _>>().ok();
     }
-    match node.input(1) {
-        Some(axes) => Some(Some(model.ints(axes)?)),
-        None => Some(None),
-    }
+    node.input(1).map_or(Some(Vec::new()), |axes| model.ints(axes))
 }

@@ -387,6 +387,16 @@ fn nodes_have_sum(model: &[u8]) -> bool {
     nodes(model).iter().any(|node| node.starts_with("Sum "))
 }
 
+/// A pattern for everything leaves the Casts that a first conversion wrote alone.
+#[test]
+fn a_pattern_for_everything_adds_no_more_casts() {
+    let low = vec![Pattern::from_str("*").expect("a pattern")];
+    let request = ConvertRequest { low, ..ConvertRequest::new(DataType::Float16) };
+    let nodes_of = vec![matrix("w"), node("MatMul", &["x", "w"], "h", vec![]), node("Relu", &["h"], "y", vec![])];
+    let once = converted(&model(17, nodes_of, &[("x", FLOAT)], &[("y", FLOAT)]), &request);
+    assert_eq!(converted(&once, &request), once);
+}
+
 /// A float16 or bfloat16 model becomes float, except for operators that draw random numbers.
 #[test]
 fn a_narrow_model_becomes_float_again() {

@@ -4,6 +4,7 @@
 //! a use of a value at the type of a variable: if that differs from the value's own type, a Cast is inserted.
 
 use super::pins::{Pins, Reason, Variable};
+use crate::graph::dataflow::state_of;
 use crate::graph::values::{Id, Origin, Step};
 use crate::operators::{Flag, Meaning, TypeSource};
 use crate::tree::{Document, is_default};
@@ -201,12 +202,9 @@ impl<'s, 't, 'a> Variables<'s, 't, 'a> {
         }
         let is_default = is_default(step.node.domain);
         match step.node.op_type {
-            "If" | "SequenceMap" if is_default => self.within(place, at, [0; 3]),
-            "Loop" if is_default => self.within(place, at, [2, 1, step.inputs.len().saturating_sub(2)]),
+            "If" | "Loop" | "SequenceMap" if is_default => self.within(place, at, state_of(step)),
             "Scan" if is_default && body.schemas[at].is_some_and(|schema| schema.since >= 9) => {
-                let scanned = step.node.attribute("num_scan_inputs").map_or(0, |scanned| scanned.int());
-                let states = step.inputs.len().saturating_sub(usize::try_from(scanned).unwrap_or(usize::MAX));
-                self.within(place, at, [0, 0, states]);
+                self.within(place, at, state_of(step));
             }
             "Constant" if is_default => self.constant(place, at),
             _ => match body.schemas[at] {

@@ -236,7 +236,8 @@ pub(super) fn notes(weights: &[ChosenWeight<'_>], reduce_range: bool) -> Vec<Str
     saturates.into_iter().chain(convolves).map(str::to_owned).collect()
 }
 
-/// Which weights must be kept because LSTM, which needs both of its matrices quantized, reads them with one that is kept.
+/// Which weights must be kept because LSTM, which needs both of its matrices quantized, reads them with one that is
+/// kept.
 pub(super) fn lack_partners(weights: &[ChosenWeight<'_>]) -> Vec<bool> {
     let lstms = |one: &ChosenWeight<'_>| {
         let lstms = one.readers.all.iter().filter(|reader| reader.operator == Operator::Lstm);

@@ -1,5 +1,5 @@
-//! The nodes that read a weight, directly or through Identity and Transpose, and those of them that onnxruntime has an
-//! operator of quantized weights for.
+//! Finds the nodes that read a weight, directly or through Identity and Transpose. onnxruntime has an operator with
+//! quantized weights for some of them.
 
 use super::ChosenWeight;
 use super::counterparts::{Operator, int, reason};

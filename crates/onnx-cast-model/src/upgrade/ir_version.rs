@@ -1,6 +1,6 @@
 //! The version of the model format that a model needs: for its opset, its element types and its parts. The facts are
-//! the comments on `Version` in ONNX's `onnx.proto`. Fields that readers may ignore (`metadata_props`, annotations) need
-//! none.
+//! the comments on `Version` in ONNX's `onnx.proto`. Fields that readers may ignore (`metadata_props`, annotations)
+//! need none.
 
 use super::listed;
 use crate::error::{ModelError, ModelErrorKind};
@@ -68,7 +68,7 @@ fn parts(graph: &Graph<'_>) -> Vec<(u64, String)> {
     let mut needs = Vec::new();
     let inputs: HashSet<&str> = graph.inputs.iter().map(|input| input.name).collect();
     if let Some(named) = graph.initializers.iter().find(|named| !inputs.contains(named.name)) {
-        needs.push((4, format!("initializer `{}`, which is no input,", Short(named.name))));
+        needs.push((4, format!("initializer `{}`, which is not also an input,", Short(named.name))));
     }
     if let Some(name) = graph.sparse.first() {
         needs.push((6, format!("sparse initializer `{}`", Short(name))));

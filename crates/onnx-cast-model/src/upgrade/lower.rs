@@ -6,7 +6,7 @@ use super::casts;
 use super::draft::{Done, Draft, Given, Kind, Refusal};
 use super::inputs::NewInput;
 use super::site::Site;
-use super::steps::Step;
+use super::steps::{REDUCTIONS, Step};
 use crate::edits::NewAttribute;
 use crate::messages::attribute::kind;
 use crate::types::schemas::{Arity, Formal, FormalType, Schema, TypeSet};
@@ -48,21 +48,7 @@ const RULES: &[(&[&str], i64, &[Rule])] = &[
     (&["RoiAlign"], 16, &[Rule::Given("coordinate_transformation_mode", "output_half_pixel")]),
     (&["ScatterElements", "ScatterND"], 16, &[Text("reduction", "none")]),
     (&["LpPool"], 18, &[Int("ceil_mode", 0), Ones("dilations")]),
-    (
-        &[
-            "ReduceL1",
-            "ReduceL2",
-            "ReduceLogSum",
-            "ReduceLogSumExp",
-            "ReduceMax",
-            "ReduceMean",
-            "ReduceMin",
-            "ReduceProd",
-            "ReduceSumSquare",
-        ],
-        18,
-        &[Int("noop_with_empty_axes", 0)],
-    ),
+    (REDUCTIONS, 18, &[Int("noop_with_empty_axes", 0)]),
     (&["Resize"], 18, &[Int("antialias", 0), Absent("axes"), Text("keep_aspect_ratio_policy", "stretch")]),
     (&["ScatterElements", "ScatterND"], 18, &[Except("reduction", &["max", "min"])]),
     // Without the length of the axis, the last part may be smaller than the others.

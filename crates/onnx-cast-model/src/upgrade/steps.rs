@@ -36,6 +36,19 @@ const POOL_WORDS: Step = Same("the sizes that `auto_pad` gives in a formula, and
 const CAST: Step = Adapted(casts::cast);
 const AXES: Step = Inputs("`axes` is an input", &[input("axes", Ints, 1, LeftOut)]);
 
+/// Reductions whose versions change together. ReduceSum got its input `axes` in another one.
+pub(super) const REDUCTIONS: &[&str] = &[
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSumSquare",
+];
+
 /// Operators, the version that they get, and what that means.
 const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Max", "Mean", "Min", "Sum"], 8, Same("inputs are broadcast, which had to be of one shape before")),
@@ -137,21 +150,7 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["Erf"], 13, Adapted(casts::no_integers)),
     (&["Hardmax", "LogSoftmax", "Softmax"], 13, Adapted(shapes::softmax)),
     (&["Pad"], 13, Same("the value may be of any type")),
-    (
-        &[
-            "ReduceL1",
-            "ReduceL2",
-            "ReduceLogSum",
-            "ReduceLogSumExp",
-            "ReduceMax",
-            "ReduceMean",
-            "ReduceMin",
-            "ReduceProd",
-            "ReduceSumSquare",
-        ],
-        13,
-        REDUCE_WORDS,
-    ),
+    (REDUCTIONS, 13, REDUCE_WORDS),
     (&["ReduceSum", "Squeeze"], 13, AXES),
     (&["Resize"], 13, Adapted(sampling::resize_inputs)),
     (&["Split"], 13, Inputs("`split` is an input", &[input("split", Ints, 1, LeftOut)])),
@@ -169,21 +168,7 @@ const STEPS: &[(&[&str], i64, Step)] = &[
     (&["OptionalGetElement"], 18, Same("tensors and sequences too")),
     (&["OptionalHasElement"], 18, Same("tensors and sequences too, and the input may be left out")),
     (&["Pad"], 18, Same("`axes` are all where they are not given")),
-    (
-        &[
-            "ReduceL1",
-            "ReduceL2",
-            "ReduceLogSum",
-            "ReduceLogSumExp",
-            "ReduceMax",
-            "ReduceMean",
-            "ReduceMin",
-            "ReduceProd",
-            "ReduceSumSquare",
-        ],
-        18,
-        AXES,
-    ),
+    (REDUCTIONS, 18, AXES),
     (
         &["Resize"],
         18,

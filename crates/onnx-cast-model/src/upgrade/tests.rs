@@ -275,7 +275,12 @@ fn a_version_of_the_format_is_set_where_nothing_needs_a_newer_one() {
     refused(&relu, None, Some(2), "ir_version 2 is unknown (want 3 to 14)");
     refused(&relu, None, Some(15), "ir_version 15 is unknown");
     refused(&relu, None, Some(-1), "ir_version -1 is unknown");
-    refused(&made("Relu", &["x"], &["y"], &[], 22, DataType::Float), None, None, "opset 21 must be given");
+    refused(
+        &made("Relu", &["x"], &["y"], &[], 22, DataType::Float),
+        None,
+        None,
+        "newer than 21 (`opset` 21 lowers it)",
+    );
     refused(&function("Relu", "a", &["b"], 13), None, Some(7), "function `F` needs 8");
     let float8 = made("Relu", &["x"], &["y"], &[], 13, DataType::Float8E4M3FN);
     refused(&float8, None, Some(8), "float8e4m3fn needs 9");

@@ -408,8 +408,8 @@ impl Machine<'_, '_> {
     }
 }
 
-/// Decodes a string of protocol 0: characters of Latin-1, `\u` with four and `\U` with eight hexadecimal digits; `None` if
-/// an escape is invalid.
+/// Decodes a string of protocol 0: characters of Latin-1, `\u` with four and `\U` with eight hexadecimal digits; `None`
+/// if an escape is invalid.
 fn unescaped(text: &[u8]) -> Option<String> {
     let mut characters = text.iter().map(|&byte| char::from(byte));
     let mut out = String::new();

@@ -264,4 +264,16 @@ fn a_number_shared_with_a_mask_keeps_its_value() {
         assert!(holds(&made), "{output:?}");
         assert_eq!(convert_bytes(&made, &request).expect("converted again").0, made, "{output:?}");
     }
+    // Likewise a number that ConstantOfShape repeats, for a mask that is an output too.
+    let value = tensor(&[1], FLOAT, &(-1e9_f32).to_le_bytes());
+    let fill =
+        node("ConstantOfShape", &["i"], "lowest", vec![Message::new().bytes(1, "value").message(5, value).int(20, 4)]);
+    let nodes = [vec![scalar("zero", 0.0), fill], mask()].concat();
+    let inputs = [("x", FLOAT), ("b", 9), ("i", 7)];
+    let filled = model(OPSET, nodes, &inputs, &[("y", FLOAT), ("m", FLOAT)]);
+    let low = vec!["Attention".parse().expect("a pattern")];
+    for request in [request.clone(), ConvertRequest { low, ..request }] {
+        let (made, _) = convert_bytes(&filled, &request).expect("converted");
+        assert!(holds(&made), "{:?}", request.low);
+    }
 }

@@ -8,7 +8,7 @@ use crate::graph::dataflow::Dataflow;
 use crate::graph::values::{Id, Origin};
 use crate::precision::assign::Assignment;
 use crate::precision::constants::KnownConstant;
-use crate::precision::mask::{is_mask_way, is_raised, raised, reads_mask};
+use crate::precision::mask::{is_mask_way, is_raised, raised};
 use crate::precision::variables::Variables;
 
 /// By value: whether a narrow node reads it, directly or through operators that pass masks on.
@@ -36,9 +36,9 @@ impl<'a> Writer<'_, '_, 'a> {
     /// Likewise a constant.
     pub(super) fn raise_constant(&self, place: usize, id: Id, edits: &mut GraphEdits<'a>) {
         let Some(KnownConstant { constant, span }) = self.constants.get(place, id) else { return };
-        let (flow, mask) = (&self.variables.body(place).flow, self.masks[self.model.value(place, id)]);
+        let flow = &self.variables.body(place).flow;
         let is_sentinel = span.is_some_and(|span| span.is_sentinel(self.variables.low)) && self.clamp.is_none();
-        if !is_sentinel || !mask.is_mask() || !self.is_cast(place, id) {
+        if !is_sentinel || !self.is_cast(place, id) {
             return;
         }
         let Constant { shape, message, .. } = constant;
@@ -54,19 +54,17 @@ impl<'a> Writer<'_, '_, 'a> {
         }
     }
 
-    /// Whether something narrow reads a value, or what a mask becomes of it, and all that reads the value is on that
-    /// way.
+    /// Whether a value is a mask and nothing else, and is cast to the narrow type on its way.
     fn is_cast(&self, place: usize, id: Id) -> bool {
         let value = &self.model.values[self.model.value(place, id)];
-        let readers = || value.reads.iter().map(|&(node, input)| (&self.model.nodes[node], input));
-        let only_masks = readers().all(|(node, input)| is_mask_way(node.step) || reads_mask(self.model, node, input));
         // A constant itself is stored in each type in which it is read.
         let is_constant = self.variables.constants[place].contains(&id);
         let is_low = |variable| self.assignment.is_low(self.variables, variable);
-        let is_read = readers().any(|(node, _)| {
+        let is_read = value.reads.iter().map(|&(node, _)| &self.model.nodes[node]).any(|node| {
             let goes_on = node.outputs.iter().flatten().any(|&value| is_mask_way(node.step) && self.narrow[value]);
             goes_on || (!is_constant && self.variables.nodes[node.body][node.at].is_some_and(is_low))
         });
-        only_masks && (is_read || value.becomes.iter().any(|&value| self.narrow[value]))
+        self.masks[self.model.value(place, id)].is_mask()
+            && (is_read || value.becomes.iter().any(|&value| self.narrow[value]))
     }
 }
